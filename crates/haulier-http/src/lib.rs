@@ -32,4 +32,4 @@ pub use request::{BodyError, Exchange, Presence, Request, Timeouts};
 pub use request_id::{RequestId, RequestIds};
 pub use response::{Head, Response};
 pub use source::{BodySource, BrokenBody, Piece, ReadInto, ReadPiece};
-pub use trace::{Compressed, Handler, ImageResult, ImageTimes, PhpTrace, Streamed, Trace, Via};
+pub use trace::{Compressed, Handler, ImageResult, ImageTimes, BackendTrace, Streamed, Trace, Via};

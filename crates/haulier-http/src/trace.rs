@@ -146,7 +146,7 @@ pub struct Trace {
     /// The figures behind the reason, and the setting that they are of.
     pub detail: Option<Box<str>>,
     /// Apart: a file is answered more often than PHP, and need not move what only PHP fills.
-    pub php: Option<Box<PhpTrace>>,
+    pub backend: Option<Box<BackendTrace>>,
     /// The script was done before its response was sent, because it handed that over.
     pub handoff: Option<Via>,
     /// Where the image came from, if it is one.
@@ -166,7 +166,7 @@ impl Trace {
             handler,
             reason: None,
             detail: None,
-            php: None,
+            backend: None,
             handoff: None,
             image: None,
             image_times: None,
@@ -189,13 +189,13 @@ impl Trace {
     #[must_use]
     pub fn worker_time_saved(&self, now: Instant) -> Option<Duration> {
         self.handoff?;
-        Some(now.saturating_duration_since(self.php.as_ref()?.released()?))
+        Some(now.saturating_duration_since(self.backend.as_ref()?.released()?))
     }
 }
 
 /// How PHP took part.
 #[derive(Debug, Clone, Default)]
-pub struct PhpTrace {
+pub struct BackendTrace {
     /// Time the request waited for a worker.
     pub queued: Duration,
     /// When a worker was taken.
@@ -214,7 +214,7 @@ pub struct PhpTrace {
     pub streamed: Option<Box<Streamed>>,
 }
 
-impl PhpTrace {
+impl BackendTrace {
     /// When the worker was free again; `None` before.
     #[must_use]
     pub fn released(&self) -> Option<Instant> {

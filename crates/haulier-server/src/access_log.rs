@@ -322,7 +322,7 @@ impl Record<'_> {
             duration_text(self.took.unwrap_or_default()),
             size_text(self.sent),
         );
-        if let Some(php) = &self.trace.php {
+        if let Some(php) = &self.trace.backend {
             let busy = Duration::from_micros(php.busy.load(Ordering::Relaxed));
             let _ = write!(out, "   php busy {}", duration_text(busy));
             if php.queued >= Duration::from_millis(1) {
@@ -341,7 +341,7 @@ impl Record<'_> {
         if let Some(detail) = &self.trace.detail {
             let _ = write!(out, ": {}", printable(detail));
         }
-        if let Some(message) = self.trace.php.as_ref().and_then(|php| php.message.as_ref()) {
+        if let Some(message) = self.trace.backend.as_ref().and_then(|php| php.message.as_ref()) {
             let _ = write!(out, "   {}", printable(message));
         }
     }
@@ -380,7 +380,7 @@ impl Record<'_> {
         if let Some(took) = self.took {
             let _ = write!(out, ",\"dur_ms\":{:.3}", milliseconds(took));
         }
-        if let Some(php) = &self.trace.php {
+        if let Some(php) = &self.trace.backend {
             let busy = Duration::from_micros(php.busy.load(Ordering::Relaxed));
             let _ = write!(
                 out,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use haulier_http::{Network, Request};
 
 use crate::files::{self, Found, Script};
-use crate::site::{Matched, Mount, Site};
+use crate::site::{PathRules, Mount, Site};
 use crate::thread::Thread;
 
 /// Number of times a request was decided. An internal pass follows a password check or a script's local redirect.
@@ -27,7 +27,7 @@ pub(crate) struct RequestContext<'a> {
     pub(crate) path: &'a [u8],
     pub(crate) query: Option<&'a [u8]>,
     /// The matching routes of the site.
-    pub(crate) routes: &'a Matched<'a>,
+    pub(crate) routes: &'a PathRules<'a>,
 }
 
 impl<'a> RequestContext<'a> {

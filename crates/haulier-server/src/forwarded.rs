@@ -20,16 +20,16 @@ pub(crate) fn apply(trusted: &[Network], request: &mut Request) {
     if let Some(id) = id(&request.head) {
         request.id = id;
     }
-    let said = ForwardedElement::by(&request.head, trusted, proxy);
-    if said.client != proxy {
+    let forwarded = ForwardedClient::by(&request.head, trusted, proxy);
+    if forwarded.client != proxy {
         // The port of the proxy's own connection says nothing about the client.
-        request.peer.remote = SocketAddr::new(said.client, 0);
+        request.peer.remote = SocketAddr::new(forwarded.client, 0);
     }
-    if let Some(tls) = said.tls {
+    if let Some(tls) = forwarded.tls {
         request.peer.tls = tls;
         request.peer.local.set_port(if tls { 443 } else { 80 });
     }
-    let has_host = match said.family {
+    let has_host = match forwarded.family {
         Family::X => request
             .head
             .take_authority("x-forwarded-host", |value| plain_from_the_right(value).next()),
@@ -42,7 +42,7 @@ pub(crate) fn apply(trusted: &[Network], request: &mut Request) {
         .authority()
         .filter(|_| has_host)
         .and_then(|host| port(split_port(host).1));
-    if let Some(port) = said.port.or(of_host) {
+    if let Some(port) = forwarded.port.or(of_host) {
         request.peer.local.set_port(port);
     }
 }
@@ -67,14 +67,14 @@ enum Family {
 }
 
 /// The client as the fields describe it.
-struct ForwardedElement {
+struct ForwardedClient {
     family: Family,
     client: IpAddr,
     tls: Option<bool>,
     port: Option<u16>,
 }
 
-impl ForwardedElement {
+impl ForwardedClient {
     fn by(head: &RequestHead, trusted: &[Network], proxy: IpAddr) -> Self {
         let last_line = |name| head.fields().get_all(name).last();
         let last = |name| plain_from_the_right(last_line(name)?).next();
@@ -156,7 +156,7 @@ mod tests {
 
     const TRUSTED: [&str; 2] = ["10.0.0.0/8", "::1"];
 
-    fn said(lines: &str) -> (String, Option<bool>, Option<u16>) {
+    fn forwarded(lines: &str) -> (String, Option<bool>, Option<u16>) {
         let trusted = TRUSTED.map(|text| text.parse().expect("a network"));
         let limits = HeadLimits {
             request_line: 1000,
@@ -167,8 +167,8 @@ mod tests {
         let head = RequestHead::parse(&mut bytes, &limits, &mut Fields::new())
             .expect("well-formed")
             .expect("complete");
-        let said = ForwardedElement::by(&head, &trusted, "10.0.0.1".parse().expect("an address"));
-        (said.client.to_string(), said.tls, said.port)
+        let forwarded = ForwardedClient::by(&head, &trusted, "10.0.0.1".parse().expect("an address"));
+        (forwarded.client.to_string(), forwarded.tls, forwarded.port)
     }
 
     #[test]
@@ -197,13 +197,13 @@ mod tests {
             ("Forwarded: for=6.6.6.6\r\nX-Forwarded-Proto: https\r\n", "10.0.0.1"),
         ];
         for (lines, expected) in rows {
-            assert_eq!(said(lines).0, expected, "{lines:?}");
+            assert_eq!(forwarded(lines).0, expected, "{lines:?}");
         }
     }
 
     #[test]
     fn scheme_and_port_are_those_of_the_nearest_proxy() {
-        let of = |lines| (said(lines).1, said(lines).2);
+        let of = |lines| (forwarded(lines).1, forwarded(lines).2);
         assert_eq!(of("X-Forwarded-Proto: http, HTTPS\r\n"), (Some(true), None));
         assert_eq!(of("X-Forwarded-Proto: ftp\r\n"), (None, None));
         assert_eq!(

@@ -39,7 +39,7 @@ pub use files::{CHARSET, EntityTags, FileSettings, ScriptSettings, SendfileSetti
 pub use handler::image::sign;
 pub use images::{Compat, ImageSettings, ImageSite};
 pub use io::{Address, Limits};
-pub use listen::{BindError, Inherited};
+pub use listen::{BindError, InheritedSockets};
 pub use password::{Htpasswd, HtpasswdError};
 pub use rate_limiter::{Rate, RateLimiter};
 pub use runtime::{RunningServer, Server, ServerHandle};

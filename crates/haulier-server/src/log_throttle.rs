@@ -12,7 +12,7 @@ pub(crate) struct LogThrottle {
     /// Time of the last line: milliseconds since the first look at the clock, plus one; 0 for never.
     last: AtomicU64,
     /// Events since then.
-    unsaid: AtomicU64,
+    suppressed: AtomicU64,
 }
 
 /// Least time between two lines.
@@ -22,7 +22,7 @@ impl LogThrottle {
     pub(crate) const fn new() -> Self {
         Self {
             last: AtomicU64::new(0),
-            unsaid: AtomicU64::new(0),
+            suppressed: AtomicU64::new(0),
         }
     }
 
@@ -45,10 +45,10 @@ impl LogThrottle {
             exchanged.is_ok()
         };
         if is_early || !is_ours() {
-            self.unsaid.fetch_add(1, Ordering::Relaxed);
+            self.suppressed.fetch_add(1, Ordering::Relaxed);
             return None;
         }
-        Some(self.unsaid.swap(0, Ordering::Relaxed) + 1)
+        Some(self.suppressed.swap(0, Ordering::Relaxed) + 1)
     }
 }
 

@@ -235,7 +235,7 @@ fn finish(request: Request, site: Arc<Site>, in_flight: Option<InFlight>, mut re
 
 /// Most passes of one request. RFC 3875 §6.2.2 lets a script redirect locally; more than this many in a row is a loop.
 /// Password checks count as well.
-const ROUNDS: usize = 10;
+const MOST_PASSES: usize = 10;
 
 /// Answers a request that has to wait. If the server cuts it off before anything was sent, the client gets 503.
 async fn run(
@@ -261,7 +261,7 @@ async fn unless_cut<T>(thread: &Thread, mut work: Pin<&mut impl Future<Output = 
 
 async fn answered(thread: &Rc<Thread>, request: &Request, site: &Arc<Site>, mut decision: Decision) -> Response {
     let mut local = None;
-    for _ in 0..=ROUNDS {
+    for _ in 0..=MOST_PASSES {
         match decision {
             Decision::Answer(response) => {
                 return error_document::apply(thread, site, request, response).await;

@@ -32,7 +32,7 @@ pub(super) struct Queue {
     most_memory: u64,
     /// Bytes of short pieces in memory, charged to the site.
     memory: u64,
-    pipe: PipePlace,
+    pipe: PipeState,
     file: Option<Arc<OpenFile>>,
     /// Bytes in `file`, charged to the site until it is closed.
     file_length: u64,
@@ -51,7 +51,7 @@ pub(super) struct Queue {
 
 /// The pipe of a response.
 #[derive(Debug)]
-enum PipePlace {
+enum PipeState {
     /// Created when it is needed.
     Possible,
     Open(Rc<Pipe>),
@@ -69,9 +69,9 @@ impl Queue {
             most_memory,
             memory: 0,
             pipe: if most_memory > 0 {
-                PipePlace::Possible
+                PipeState::Possible
             } else {
-                PipePlace::None
+                PipeState::None
             },
             file: None,
             file_length: 0,
@@ -91,7 +91,7 @@ impl Queue {
         match PieceStorage::of(length, self.memory, self.most_memory) {
             PieceStorage::Long if self.budget.long.take(length) => {
                 let charge = Charge::of_taken(&self.budget.long, length);
-                let lasting = Lasting {
+                let lasting = ChargedBytes {
                     bytes: piece,
                     _charge: charge,
                 };
@@ -147,15 +147,15 @@ impl Queue {
 
     /// The pipe that takes long pieces without a copy.
     pub(super) fn pipe(&mut self) -> Option<Rc<Pipe>> {
-        if let PipePlace::Possible = self.pipe {
+        if let PipeState::Possible = self.pipe {
             if !self.budget.long.has_room() {
                 return None;
             }
-            self.pipe = Pipe::new(&self.budget.long).map_or(PipePlace::None, |pipe| PipePlace::Open(Rc::new(pipe)));
+            self.pipe = Pipe::new(&self.budget.long).map_or(PipeState::None, |pipe| PipeState::Open(Rc::new(pipe)));
         }
         match &self.pipe {
-            PipePlace::Open(pipe) => Some(Rc::clone(pipe)),
-            PipePlace::Possible | PipePlace::None => None,
+            PipeState::Open(pipe) => Some(Rc::clone(pipe)),
+            PipeState::Possible | PipeState::None => None,
         }
     }
 
@@ -217,7 +217,7 @@ impl Queue {
     /// Drops everything, since the client has gone.
     pub(super) fn abandon(&mut self) {
         self.is_abandoned = true;
-        self.pipe = PipePlace::None;
+        self.pipe = PipeState::None;
         while self.pop().is_some() {}
         self.give_up_file();
     }
@@ -225,7 +225,7 @@ impl Queue {
     pub(super) fn finish(&mut self, end: Result<(), BrokenBody>) {
         self.end.get_or_insert(end);
         // Pieces that are in the pipe still hold it.
-        self.pipe = PipePlace::None;
+        self.pipe = PipeState::None;
         self.wake_reader();
     }
 
@@ -266,12 +266,12 @@ impl Drop for Queue {
 
 /// A long body in memory with its charge.
 #[derive(Debug)]
-struct Lasting {
+struct ChargedBytes {
     bytes: Bytes,
     _charge: Charge,
 }
 
-impl AsRef<[u8]> for Lasting {
+impl AsRef<[u8]> for ChargedBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }

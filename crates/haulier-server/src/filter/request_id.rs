@@ -9,7 +9,7 @@ const NAME: &str = "X-Request-Id";
 
 /// Names the request, unless the application does so itself.
 pub(super) fn on_response(id: &RequestId, response: &mut Response) {
-    if response.trace.php.is_none() {
+    if response.trace.backend.is_none() {
         return;
     }
     let fields = response.head.fields_mut();
@@ -21,11 +21,11 @@ pub(super) fn on_response(id: &RequestId, response: &mut Response) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use haulier_http::{Handler, PhpTrace};
+    use haulier_http::{Handler, BackendTrace};
 
     fn named(php: bool, response: Response) -> Option<String> {
         let mut response = response;
-        response.trace.php = php.then(|| Box::new(PhpTrace::default()));
+        response.trace.backend = php.then(|| Box::new(BackendTrace::default()));
         on_response(&RequestId::Given("7f3a".into()), &mut response);
         let value = response.head.fields().get(NAME);
         value.map(|value| String::from_utf8_lossy(value).into_owned())

@@ -27,7 +27,7 @@ pub(super) fn on_response(site: &Site, head: &RequestHead, response: &mut Respon
         response.head.fields_mut().append(NAME, told);
         return;
     }
-    let Some(php) = &response.trace.php else { return };
+    let Some(php) = &response.trace.backend else { return };
     let times = Times {
         queued: php.queued,
         busy: Arc::clone(&php.busy),
@@ -144,14 +144,14 @@ mod tests {
 
     use super::*;
     use crate::files::fixture::Root;
-    use haulier_http::{Handler, Parts, PhpTrace};
+    use haulier_http::{Handler, Parts, BackendTrace};
 
     fn answered_by_php(busy: u64) -> Response {
         let mut response = Response::new(200, Handler::Php);
-        response.trace.php = Some(Box::new(PhpTrace {
+        response.trace.backend = Some(Box::new(BackendTrace {
             queued: Duration::from_micros(200),
             busy: Arc::new(AtomicU64::new(busy)),
-            ..PhpTrace::default()
+            ..BackendTrace::default()
         }));
         response
     }
@@ -259,7 +259,7 @@ mod tests {
                 panic!("it was a stream")
             };
             let said = (response.head.fields().get("Trailer"), body.trailers());
-            if let Some(php) = &response.trace.php {
+            if let Some(php) = &response.trace.backend {
                 php.busy.store(1500, Ordering::Relaxed);
             }
             let behind = body.trailers();

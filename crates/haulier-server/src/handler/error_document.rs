@@ -92,7 +92,7 @@ fn is_silent_failure(response: &Response) -> bool {
 /// The built-in page for a script that has none. Fields that do not concern the body remain: cookies, CORS,
 /// Retry-After.
 fn explained(site: &Site, id: &RequestId, mut response: Response) -> Response {
-    let stderr = response.trace.php.as_ref().map(|php| php.stderr.as_str());
+    let stderr = response.trace.backend.as_ref().map(|php| php.stderr.as_str());
     let page = error_page::respond(response.status, response.trace.reason, Some(site), id, stderr);
     let fields = response.head.fields_mut();
     fields.retain(|name, _| !OF_THE_BODY.iter().any(|of| name.eq_ignore_ascii_case(of.as_bytes())));
@@ -136,7 +136,7 @@ fn from_file(mut response: Response, entry: &Entry) -> Response {
 
 fn from_script(ours: &Response, mut made: Response) -> Response {
     made.status = ours.status;
-    if let (Some(failed), Some(php)) = (&ours.trace.php, &mut made.trace.php)
+    if let (Some(failed), Some(php)) = (&ours.trace.backend, &mut made.trace.backend)
         && failed.message.is_some()
     {
         // The log is about the script that failed, not about the error page.
@@ -159,7 +159,7 @@ mod tests {
     use super::*;
     use crate::files::fixture::Root;
     use crate::site::Maintenance;
-    use haulier_http::PhpTrace;
+    use haulier_http::BackendTrace;
 
     const ID: RequestId = RequestId::Own { thread: 1, number: 0 };
 
@@ -196,9 +196,9 @@ mod tests {
         let site = Root::new().with(|settings| settings.development = true).site();
         let mut response = Response::new(500, Handler::Php);
         response.trace.reason = Some(Reason::PhpError);
-        response.trace.php = Some(Box::new(PhpTrace {
+        response.trace.backend = Some(Box::new(BackendTrace {
             stderr: "PHP Fatal error:  Uncaught Error: <b>\n#0 {main}".into(),
-            ..PhpTrace::default()
+            ..BackendTrace::default()
         }));
         assert!(is_silent_failure(&response));
         let page = explained(&site, &ID, response);

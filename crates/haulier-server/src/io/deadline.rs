@@ -87,7 +87,7 @@ pub(crate) trait Watched: std::fmt::Debug {
     /// Cuts the connection off, since the server ends.
     fn cut(&self);
     /// Called once a second, to look up the progress of long responses.
-    fn look(&self, _now: Instant) {}
+    fn check_progress(&self, _now: Instant) {}
     /// Stops serving further requests, and ends if idle since `idle_since`. Called repeatedly until the connection is
     /// gone.
     fn drain(&self, idle_since: Instant) {
@@ -144,8 +144,8 @@ impl Deadlines {
     }
 
     /// Makes every connection look up the progress of its long responses.
-    pub(crate) fn look(&self, now: Instant) {
-        self.sweep(|connection| connection.look(now));
+    pub(crate) fn check_progress(&self, now: Instant) {
+        self.sweep(|connection| connection.check_progress(now));
     }
 
     /// Drains every connection; those idle since `idle_since` end.

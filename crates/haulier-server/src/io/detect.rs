@@ -15,7 +15,7 @@ pub(crate) enum DetectedProtocol {
 const HANDSHAKE: u8 = 22;
 
 /// Tells a TLS client that there is no TLS here: an alert `handshake_failure` (RFC 8446 §6).
-pub(crate) const NO_TLS_HERE: [u8; 7] = [21, 3, 1, 0, 2, 2, 40];
+pub(crate) const HANDSHAKE_FAILURE: [u8; 7] = [21, 3, 1, 0, 2, 2, 40];
 
 /// The protocol that begins with this byte.
 pub(crate) fn of(first: u8) -> DetectedProtocol {

@@ -33,13 +33,13 @@ pub(crate) struct Gate {
     /// Connections accepted while `most_per_ip` was set.
     per_ip: [Mutex<PerIp>; SHARDS],
     /// One for each thread. Rings if another thread needs room and has no idle connection.
-    bells: Box<[Notify]>,
-    pub(crate) notes: Notes,
+    room_requests: Box<[Notify]>,
+    pub(crate) warnings: GateWarnings,
 }
 
 /// Throttled warnings about a lack of room.
 #[derive(Debug)]
-pub(crate) struct Notes {
+pub(crate) struct GateWarnings {
     pub(crate) made_room: LogThrottle,
     pub(crate) all_busy: LogThrottle,
     pub(crate) no_descriptors: LogThrottle,
@@ -56,8 +56,8 @@ impl Gate {
             waiting: AtomicUsize::new(0),
             closed: Notify::new(),
             per_ip: Default::default(),
-            bells: (0..threads).map(|_| Notify::new()).collect(),
-            notes: Notes {
+            room_requests: (0..threads).map(|_| Notify::new()).collect(),
+            warnings: GateWarnings {
                 made_room: LogThrottle::new(),
                 all_busy: LogThrottle::new(),
                 no_descriptors: LogThrottle::new(),
@@ -111,13 +111,13 @@ impl Gate {
 
     /// Asks all other threads to close idle connections.
     pub(crate) fn ask_others(&self, thread: usize) {
-        let others = self.bells.iter().enumerate().filter(|(number, _)| *number != thread);
+        let others = self.room_requests.iter().enumerate().filter(|(number, _)| *number != thread);
         others.for_each(|(_, bell)| bell.notify_one());
     }
 
     /// Waits until another thread asks this one to close idle connections.
     pub(crate) fn asked(&self, thread: usize) -> impl Future<Output = ()> + '_ {
-        self.bells[thread].notified()
+        self.room_requests[thread].notified()
     }
 
     fn shard(&self, key: u64) -> MutexGuard<'_, PerIp> {

@@ -35,7 +35,7 @@ impl Outgoing {
 
     /// Appends the bytes that `write` puts into a slice. The slice has `expected` bytes, or more if `write` asks for
     /// them.
-    pub(super) fn append<E: TellsSize>(
+    pub(super) fn append<E: RequiredSize>(
         &mut self,
         scratch: &Scratch,
         expected: usize,
@@ -79,12 +79,12 @@ impl Outgoing {
 }
 
 /// An error that may ask for more space.
-pub(super) trait TellsSize {
+pub(super) trait RequiredSize {
     /// The size that suffices, bytes.
     fn required_size(&self) -> Option<usize>;
 }
 
-impl TellsSize for EncodeError {
+impl RequiredSize for EncodeError {
     fn required_size(&self) -> Option<usize> {
         match self {
             Self::InsufficientSize(InsufficientSizeError { required_size }) => Some(*required_size),
@@ -93,7 +93,7 @@ impl TellsSize for EncodeError {
     }
 }
 
-impl TellsSize for EncryptError {
+impl RequiredSize for EncryptError {
     fn required_size(&self) -> Option<usize> {
         match self {
             Self::InsufficientSize(InsufficientSizeError { required_size }) => Some(*required_size),

@@ -61,15 +61,15 @@ struct AcceptContext {
 /// Ends an accept loop.
 #[derive(Debug, Default)]
 pub(crate) struct StopSignal {
-    asked: Cell<bool>,
-    told: Notify,
+    is_sent: Cell<bool>,
+    sent: Notify,
 }
 
 impl StopSignal {
     /// Ends the loop once the kernel's queue is empty.
-    pub(crate) fn ask(&self) {
-        self.asked.set(true);
-        self.told.notify_waiters();
+    pub(crate) fn send(&self) {
+        self.is_sent.set(true);
+        self.sent.notify_waiters();
     }
 }
 
@@ -91,13 +91,13 @@ pub(crate) async fn accept(thread: Rc<Thread>, endpoint: Endpoint, stop: Rc<Stop
             return;
         }
     };
-    while !stop.asked.get() {
+    while !stop.is_sent.get() {
         let mut ready = tokio::select! {
             ready = listener.readable() => match ready {
                 Ok(ready) => ready,
                 Err(_) => return,
             },
-            () = stop.told.notified() => break,
+            () = stop.sent.notified() => break,
         };
         match accept_batch(&thread, listener.get_ref(), context) {
             Batch::Empty => ready.clear_ready(),
@@ -145,16 +145,16 @@ fn is_awaited(socket: &OwnedFd) -> bool {
 
 /// Logs that the limit is reached and `closed` idle connections of this thread were closed.
 fn note_full(thread: &Thread, closed: usize) {
-    let (notes, open) = (&thread.io.gate.notes, thread.io.gate.open());
+    let (warnings, open) = (&thread.io.gate.warnings, thread.io.gate.open());
     if closed > 0 {
-        if let Some(times) = notes.made_room.due() {
+        if let Some(times) = warnings.made_room.due() {
             tracing::warn!(
                 open,
                 times,
                 "`connections` is reached: the longest idle ones are closed"
             );
         }
-    } else if let Some(times) = notes.all_busy.due() {
+    } else if let Some(times) = warnings.all_busy.due() {
         tracing::warn!(
             open,
             times,
@@ -165,12 +165,12 @@ fn note_full(thread: &Thread, closed: usize) {
 
 /// Logs that descriptors or memory are exhausted.
 fn note_exhausted(thread: &Thread, closed: usize, error: Errno) {
-    let (notes, open) = (&thread.io.gate.notes, thread.io.gate.open());
+    let (warnings, open) = (&thread.io.gate.warnings, thread.io.gate.open());
     if closed > 0 {
-        if let Some(times) = notes.made_room.due() {
+        if let Some(times) = warnings.made_room.due() {
             tracing::warn!(%error, open, times, "cannot accept: the longest idle ones are closed");
         }
-    } else if let Some(times) = notes.no_descriptors.due() {
+    } else if let Some(times) = warnings.no_descriptors.due() {
         tracing::warn!(%error, open, times, "accepting pauses until a connection closes");
     }
 }
@@ -203,7 +203,7 @@ fn accept_batch(thread: &Rc<Thread>, socket: &OwnedFd, context: AcceptContext) -
 
 /// Refuses a connection of an address with `connections_per_ip` others, none of them idle.
 fn refuse(thread: &Thread, arrival: &Arrival, context: AcceptContext) {
-    if let Some(times) = thread.io.gate.notes.crowded.due() {
+    if let Some(times) = thread.io.gate.warnings.crowded.due() {
         let (address, most) = (arrival.remote.ip(), thread.serving().settings.limits.connections_per_ip);
         tracing::warn!(%address, most, times, "refused: the address has reached `connections_per_ip`, and none is idle");
     }

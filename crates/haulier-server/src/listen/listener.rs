@@ -19,7 +19,7 @@ use crate::settings::ServerSettings;
 #[derive(Debug)]
 pub(crate) struct Listener {
     /// As configured, perhaps with port 0.
-    pub(crate) asked: Address,
+    pub(crate) configured: Address,
     /// As bound.
     pub(crate) address: Address,
     /// Connections begin with a TLS handshake.
@@ -31,7 +31,7 @@ pub(crate) struct Listener {
 
 /// Sockets of one address that another process has bound: the service manager, or the previous haulier.
 #[derive(Debug)]
-pub struct Inherited {
+pub struct InheritedSockets {
     /// The address that they listen on.
     pub address: Address,
     /// True if connections begin with TLS; `None` if the configuration of the address decides.
@@ -40,7 +40,7 @@ pub struct Inherited {
     pub sockets: Vec<OwnedFd>,
 }
 
-impl Inherited {
+impl InheritedSockets {
     /// Takes listening sockets.
     ///
     /// # Errors
@@ -102,14 +102,14 @@ impl Listener {
     /// [`BindError`], also if another program listens there and `reuse_port` is off. SO_REUSEPORT alone would let a
     /// second server of the same user share the port silently, so a plain bind comes first.
     pub(crate) fn bind(
-        asked: &Address,
+        configured: &Address,
         is_secure: bool,
         reuse_port: bool,
         settings: &ServerSettings,
-        inherited: &mut Vec<Inherited>,
+        inherited: &mut Vec<InheritedSockets>,
     ) -> Result<Self, BindError> {
-        let adopted = find_inherited(asked, is_secure, inherited).map(|place| inherited.remove(place));
-        let bound = match (adopted, asked) {
+        let adopted = find_inherited(configured, is_secure, inherited).map(|place| inherited.remove(place));
+        let bound = match (adopted, configured) {
             (Some(inherited), _) => Self::adopt(inherited, settings.threads, settings.defer_accept),
             (None, Address::Internet(internet)) => {
                 Self::bind_internet(*internet, settings.threads, reuse_port, settings.defer_accept)
@@ -117,19 +117,19 @@ impl Listener {
             (None, Address::Unix(path)) => Self::bind_unix(path, settings.threads, settings.socket_mode),
         };
         let bound = bound.map_err(|source| BindError::Address {
-            address: asked.clone(),
+            address: configured.clone(),
             source,
         })?;
         Ok(Self {
-            asked: asked.clone(),
+            configured: configured.clone(),
             is_secure,
             ..bound
         })
     }
 
     /// Takes over listening sockets. Connections keep waiting in their queues.
-    fn adopt(inherited: Inherited, threads: usize, defer_accept: bool) -> io::Result<Self> {
-        let Inherited {
+    fn adopt(inherited: InheritedSockets, threads: usize, defer_accept: bool) -> io::Result<Self> {
+        let InheritedSockets {
             address, mut sockets, ..
         } = inherited;
         for socket in &sockets {
@@ -152,7 +152,7 @@ impl Listener {
             Address::Internet(_) => None,
         };
         Ok(Self {
-            asked: address.clone(),
+            configured: address.clone(),
             address,
             is_secure: false,
             sockets,
@@ -161,28 +161,28 @@ impl Listener {
     }
 
     /// True if this is the listener of a configured address, with TLS or without.
-    pub(crate) fn is_for(&self, asked: &Address, is_secure: bool) -> bool {
-        self.is_secure == is_secure && self.is_at(asked)
+    pub(crate) fn is_for(&self, configured: &Address, is_secure: bool) -> bool {
+        self.is_secure == is_secure && self.is_at(configured)
     }
 
     /// True if this is the listener of a configured address.
-    pub(crate) fn is_at(&self, asked: &Address) -> bool {
-        self.asked == *asked || self.address == *asked
+    pub(crate) fn is_at(&self, configured: &Address) -> bool {
+        self.configured == *configured || self.address == *configured
     }
 
     /// The same sockets with TLS turned on or off. The file of a Unix socket stays with this one.
     ///
     /// # Errors
     /// [`BindError`]: out of descriptors.
-    pub(crate) fn turned(&self, asked: &Address, is_secure: bool) -> Result<Self, BindError> {
+    pub(crate) fn with_tls(&self, configured: &Address, is_secure: bool) -> Result<Self, BindError> {
         let sockets = self.sockets.iter().map(OwnedFd::try_clone);
         let sockets = sockets.collect::<io::Result<_>>();
         Ok(Self {
-            asked: asked.clone(),
+            configured: configured.clone(),
             address: self.address.clone(),
             is_secure,
             sockets: sockets.map_err(|source| BindError::Address {
-                address: asked.clone(),
+                address: configured.clone(),
                 source,
             })?,
             file: None,
@@ -223,7 +223,7 @@ impl Listener {
             sockets.push(listening.into());
         }
         Ok(Self {
-            asked: address.into(),
+            configured: address.into(),
             address: bound.into(),
             is_secure: false,
             sockets,
@@ -246,7 +246,7 @@ impl Listener {
             sockets.push(sockets[0].try_clone()?);
         }
         Ok(Self {
-            asked: Address::Unix(path.to_owned()),
+            configured: Address::Unix(path.to_owned()),
             address: Address::Unix(path.to_owned()),
             is_secure: false,
             sockets,
@@ -256,13 +256,13 @@ impl Listener {
 }
 
 /// Index of the inherited sockets for an address. For port 0 any socket of the same host fits.
-fn find_inherited(asked: &Address, is_secure: bool, inherited: &[Inherited]) -> Option<usize> {
-    let fits = |one: &Inherited| one.is_secure.is_none_or(|inherited| inherited == is_secure);
-    let any_port = |one: &Inherited| match (asked.internet(), one.address.internet()) {
-        (Some(asked), Some(found)) => fits(one) && asked.port() == 0 && asked.ip() == found.ip(),
+fn find_inherited(configured: &Address, is_secure: bool, inherited: &[InheritedSockets]) -> Option<usize> {
+    let fits = |one: &InheritedSockets| one.is_secure.is_none_or(|inherited| inherited == is_secure);
+    let any_port = |one: &InheritedSockets| match (configured.internet(), one.address.internet()) {
+        (Some(configured), Some(found)) => fits(one) && configured.port() == 0 && configured.ip() == found.ip(),
         _ => false,
     };
-    let exact = inherited.iter().position(|one| fits(one) && one.address == *asked);
+    let exact = inherited.iter().position(|one| fits(one) && one.address == *configured);
     exact.or_else(|| inherited.iter().position(any_port))
 }
 
@@ -401,7 +401,7 @@ mod tests {
     }
 
     fn adopted(sockets: Vec<OwnedFd>, threads: usize) -> Listener {
-        let inherited = Inherited::new(sockets, None).expect("they listen");
+        let inherited = InheritedSockets::new(sockets, None).expect("they listen");
         Listener::adopt(inherited, threads, true).expect("sockets that listen")
     }
 
@@ -423,17 +423,17 @@ mod tests {
     fn an_inherited_socket_is_taken_by_its_own_address_before_one_of_any_port() {
         let listening = |is_secure| {
             let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-            Inherited::new(vec![listener.into()], is_secure).expect("it listens")
+            InheritedSockets::new(vec![listener.into()], is_secure).expect("it listens")
         };
         let inherited = vec![listening(None), listening(None)];
-        let find = |asked: &str, is_secure, inherited: &[Inherited]| {
+        let find = |configured: &str, is_secure, inherited: &[InheritedSockets]| {
             find_inherited(
-                &asked.parse::<SocketAddr>().expect("an address").into(),
+                &configured.parse::<SocketAddr>().expect("an address").into(),
                 is_secure,
                 inherited,
             )
         };
-        let found = |asked: &str| find(asked, false, &inherited);
+        let found = |configured: &str| find(configured, false, &inherited);
         assert_eq!(found(&inherited[1].address.to_string()), Some(1));
         assert_eq!(found("127.0.0.1:0"), Some(0));
         assert_eq!(found("127.0.0.2:0"), None);
@@ -451,10 +451,10 @@ mod tests {
     #[test]
     fn what_does_not_listen_is_nothing_to_inherit() {
         let bound = std::net::UdpSocket::bind("127.0.0.1:0").expect("a free port");
-        Inherited::new(vec![bound.into()], None).expect_err("datagrams are no connections");
+        InheritedSockets::new(vec![bound.into()], None).expect_err("datagrams are no connections");
         let file = tempfile::tempfile().expect("a file");
-        Inherited::new(vec![file.into()], None).expect_err("a file is no socket");
-        Inherited::new(Vec::new(), None).expect_err("nothing is no socket");
+        InheritedSockets::new(vec![file.into()], None).expect_err("a file is no socket");
+        InheritedSockets::new(Vec::new(), None).expect_err("nothing is no socket");
     }
 
     #[test]

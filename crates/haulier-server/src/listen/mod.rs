@@ -6,4 +6,4 @@ mod tls;
 
 pub(crate) use accept::{StopSignal, Endpoint, accept};
 pub(crate) use listener::Listener;
-pub use listener::{BindError, Inherited};
+pub use listener::{BindError, InheritedSockets};

@@ -42,9 +42,9 @@ enum HandshakeStep {
     Read,
     Write,
     /// The handshake is complete.
-    Speak,
+    Done,
     /// The client speaks plain HTTP.
-    SpeakPlain,
+    Plain,
     Close,
 }
 
@@ -107,14 +107,14 @@ impl Handshake {
         while !self.is_detected.get() {
             match self.detect(&mut first) {
                 Ok(Some(DetectedProtocol::Tls)) => self.is_detected.set(true),
-                Ok(Some(DetectedProtocol::Http)) => return HandshakeStep::SpeakPlain,
+                Ok(Some(DetectedProtocol::Http)) => return HandshakeStep::Plain,
                 Ok(None) => return HandshakeStep::Read,
                 Ok(Some(DetectedProtocol::Else)) | Err(_) => return HandshakeStep::Close,
             }
         }
         let mut session = self.session.borrow_mut();
         match session.shake_hands(self.socket.descriptor(), &mut first) {
-            Ok(true) => HandshakeStep::Speak,
+            Ok(true) => HandshakeStep::Done,
             Ok(false) if session.wants_to_send() => HandshakeStep::Write,
             Ok(false) => HandshakeStep::Read,
             Err(error) => {
@@ -177,7 +177,7 @@ impl Handshake {
         } = handshake;
         let peer = peer.get();
         match last {
-            HandshakeStep::Speak => {
+            HandshakeStep::Done => {
                 let mut session = session.into_inner();
                 thread.io.buffers.give(first.into_inner());
                 let protocol = Protocol::of(session.protocol());
@@ -193,10 +193,10 @@ impl Handshake {
                         Http1::start(&thread, socket, peer, permit, false);
                     }
                     // RFC 8737 §3: the certificate was the whole answer.
-                    Protocol::Proof => socket.secure(session),
+                    Protocol::Challenge => socket.secure(session),
                 }
             }
-            HandshakeStep::SpeakPlain => {
+            HandshakeStep::Plain => {
                 socket.unread(first.into_inner());
                 let peer = Peer {
                     misses_tls: true,
@@ -213,14 +213,14 @@ impl Handshake {
 enum Protocol {
     Http2,
     Http1,
-    Proof,
+    Challenge,
 }
 
 impl Protocol {
     /// The protocol by ALPN; without ALPN it is HTTP/1.1.
     fn of(agreed: Option<&[u8]>) -> Self {
         match agreed {
-            Some(ACME_TLS) => Self::Proof,
+            Some(ACME_TLS) => Self::Challenge,
             Some(HTTP_2) => Self::Http2,
             Some(HTTP_1_1) | None => Self::Http1,
             Some(_) => unreachable!("the library agrees on nothing we did not offer"),

@@ -149,7 +149,7 @@ impl Counters {
             coding.made.add(compressed.made.load(Ordering::Relaxed));
             coding.spent.add(compressed.nanoseconds.load(Ordering::Relaxed));
         }
-        if let Some(released) = finished.trace.php.as_ref().and_then(|php| php.released()) {
+        if let Some(released) = finished.trace.backend.as_ref().and_then(|php| php.released()) {
             site.saved
                 .add(nanoseconds(finished.now.saturating_duration_since(released)));
         }
@@ -273,7 +273,7 @@ impl Drop for Http2Connection {
 mod tests {
     use super::*;
     use crate::clock::now;
-    use haulier_http::PhpTrace;
+    use haulier_http::BackendTrace;
 
     fn finished(trace: &Trace) -> Finished<'_> {
         Finished {
@@ -353,12 +353,12 @@ mod tests {
         let taken = now
             .checked_sub(Duration::from_secs(10))
             .expect("the machine is up longer than that");
-        let php = PhpTrace {
+        let php = BackendTrace {
             taken: Some(taken),
-            ..PhpTrace::default()
+            ..BackendTrace::default()
         };
         let mut trace = Trace {
-            php: Some(Box::new(php)),
+            backend: Some(Box::new(php)),
             ..Trace::of(Handler::Php)
         };
         counters.finish(&Finished {

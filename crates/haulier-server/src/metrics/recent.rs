@@ -87,7 +87,7 @@ impl Recent {
         if let Some(reason) = finished.reason.filter(|&reason| is_ours(finished.status, reason)) {
             self.note_failure(finished, request, site, reason);
         }
-        let Some(php) = &finished.trace.php else { return };
+        let Some(php) = &finished.trace.backend else { return };
         let busy = Duration::from_micros(php.busy.load(Ordering::Relaxed));
         if (busy + php.queued).as_nanos() > u128::from(self.least.load(Ordering::Relaxed)) {
             let slow = SlowRequest {
@@ -101,7 +101,7 @@ impl Recent {
     }
 
     fn note_failure(&self, finished: &Finished<'_>, request: Option<&Request>, site: Option<&Site>, reason: Reason) {
-        let message = finished.trace.php.as_ref().and_then(|php| php.message.as_deref());
+        let message = finished.trace.backend.as_ref().and_then(|php| php.message.as_deref());
         let failure = Failure {
             request: noted(finished, request, site),
             reason: reason.word(),
@@ -192,15 +192,15 @@ mod tests {
 
     use super::*;
     use crate::clock::now;
-    use haulier_http::{Handler, PhpTrace, Trace};
+    use haulier_http::{Handler, BackendTrace, Trace};
 
     /// An exchange of a script that was busy for so many milliseconds.
     fn php(milliseconds: u64) -> Trace {
         let mut trace = Trace::of(Handler::Php);
-        trace.php = Some(Box::new(PhpTrace {
+        trace.backend = Some(Box::new(BackendTrace {
             busy: Arc::new(AtomicU64::new(milliseconds * 1000)),
             message: Some("PHP Fatal error".into()),
-            ..PhpTrace::default()
+            ..BackendTrace::default()
         }));
         trace
     }

@@ -44,7 +44,7 @@ impl FinishedExchange<'_> {
         let took = request.map(|request| now.saturating_duration_since(request.received));
         let reason = trace
             .reason
-            .or(if self.complete { None } else { Some(thread.why_gone()) });
+            .or(if self.complete { None } else { Some(thread.end_reason()) });
         let finished = Finished {
             site: site.map(|site| site.series),
             status,
@@ -57,7 +57,7 @@ impl FinishedExchange<'_> {
         let serving = thread.serving();
         serving.counters.finish(&finished);
         thread.metrics.remember(&finished, request, site.map(|site| &**site));
-        let streamed = trace.php.as_ref().and_then(|php| php.streamed.as_deref());
+        let streamed = trace.backend.as_ref().and_then(|php| php.streamed.as_deref());
         if let (Some(site), Some(streamed), None) = (site, streamed, trace.handoff) {
             thread.metrics.note_streamed(site, streamed, self.sent);
         }

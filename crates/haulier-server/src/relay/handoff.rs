@@ -63,7 +63,7 @@ pub(super) fn order(orders: &Fields) -> Option<Handoff<'_>> {
         })
     };
     // X-Haulier-Send without the token is foreign: it is dropped, and other fields still count.
-    if let Some(order) = field(PRIVATE).and_then(prelude_order) {
+    if let Some(order) = field(PRIVATE).and_then(prelude_handoff) {
         return Some(order);
     }
     if let Some(location) = field("x-accel-redirect") {
@@ -73,7 +73,7 @@ pub(super) fn order(orders: &Fields) -> Option<Handoff<'_>> {
         return Some(file(Name::Path(path), Via::XSendfile));
     }
     let parts = field("x-sendfile2").or_else(|| field("x-lighttpd-send-file2"))?;
-    Some(part_orders(parts).map_or(Handoff::Malformed, Handoff::Parts))
+    Some(range_handoffs(parts).map_or(Handoff::Malformed, Handoff::Parts))
 }
 
 /// True if the body was given to `zend_send_buffer`.
@@ -82,7 +82,7 @@ pub(super) fn is_buffer(orders: &Fields) -> bool {
 }
 
 /// `file PATH`, or `file-by-extension PATH`; the path is percent-encoded.
-fn prelude_order(value: &[u8]) -> Option<Handoff<'_>> {
+fn prelude_handoff(value: &[u8]) -> Option<Handoff<'_>> {
     let order = of_prelude(value)?;
     let by_extension = order.strip_prefix(b"file-by-extension ");
     let path = by_extension.or_else(|| order.strip_prefix(b"file "))?;
@@ -99,7 +99,7 @@ fn of_prelude(value: &[u8]) -> Option<&[u8]> {
 }
 
 /// Parses `/path/one 0-99, /path/two 100-`, lighttpd's X-Sendfile2.
-fn part_orders(value: &[u8]) -> Option<Vec<RangeHandoff<'_>>> {
+fn range_handoffs(value: &[u8]) -> Option<Vec<RangeHandoff<'_>>> {
     value
         .split(|&byte| byte == b',')
         .map(|part| {

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use haulier_http::{
-    Answer, AnswerHead, BackendError, Body, BodySource, BrokenBody, Handler, PhpTrace, Reason, Request, Response,
+    Answer, AnswerHead, BackendError, Body, BodySource, BrokenBody, Handler, BackendTrace, Reason, Request, Response,
     Streamed, Via,
 };
 use haulier_proto::field::Fields;
@@ -44,6 +44,10 @@ pub(crate) struct Relay<'a> {
     pub(crate) script: &'a [u8],
     /// The name of the back end.
     pub(crate) backend: &'a Arc<str>,
+    /// The handler of the response in logs and metrics.
+    pub(crate) handler: Handler,
+    /// The reason of a 5xx that the back end's program sends.
+    pub(crate) program_error: Reason,
     /// The status of the error that the answer is the page for. The answer's own status, conditions and ranges do not
     /// apply to such a page.
     pub(crate) error: Option<u16>,
@@ -63,12 +67,12 @@ impl Relay<'_> {
             self.note_dropped(line);
         }
         head.status = self.error.unwrap_or(head.status);
-        let trace = PhpTrace {
+        let trace = BackendTrace {
             queued: cost.queued,
             taken: Some(cost.taken),
             pool: Some(Arc::clone(self.backend)),
             pid: cost.pid,
-            ..PhpTrace::default()
+            ..BackendTrace::default()
         };
         let mut response = match handoff::order(&head.orders) {
             Some(order) => self.hand_off(&order, head.status, head.fields, body, trace).await,
@@ -76,7 +80,7 @@ impl Relay<'_> {
         };
         if response.status >= 500 {
             // A 5xx without another reason comes from the back end's program.
-            response.trace.reason.get_or_insert(Reason::PhpError);
+            response.trace.reason.get_or_insert(self.program_error);
         }
         Ok(response)
     }
@@ -88,7 +92,7 @@ impl Relay<'_> {
         status: u16,
         fields: Fields,
         body: S,
-        trace: PhpTrace,
+        trace: BackendTrace,
     ) -> Response
     where
         S: BodySource + 'static,
@@ -100,7 +104,7 @@ impl Relay<'_> {
             Ok(response) => response,
             Err(refused) => self.refuse_file(handoff::field_of(order), refused),
         };
-        response.trace.php = Some(Box::new(trace));
+        response.trace.backend = Some(Box::new(trace));
         finish(&mut response, body).await;
         response
     }
@@ -124,27 +128,27 @@ impl Relay<'_> {
     }
 
     /// The response with the body of the answer.
-    async fn take_body<S>(&self, head: AnswerHead, mut body: S, trace: PhpTrace) -> Result<Response, BackendError>
+    async fn take_body<S>(&self, head: AnswerHead, mut body: S, trace: BackendTrace) -> Result<Response, BackendError>
     where
         S: BodySource + 'static,
     {
         let is_buffer = handoff::is_buffer(&head.orders);
-        let mut begun = ResponseDraft::new(head.status, head.fields, trace);
+        let mut draft = ResponseDraft::new(self.handler, head.status, head.fields, trace);
         let mut response = if head.status == 205 {
             // RFC 9110 §15.3.6: a 205 has no content.
-            begun.response.body = Bytes::new().into();
-            finish(&mut begun.response, body).await;
-            begun.complete()
+            draft.response.body = Bytes::new().into();
+            finish(&mut draft.response, body).await;
+            draft.complete()
         } else if head.is_live {
-            self.stream(begun, Resumed::new(Vec::new(), body), Pacing::Endless)
+            self.stream(draft, Resumed::new(Vec::new(), body), Pacing::Endless)
         } else {
             let gathered = gather(&mut body).await.map_err(|broken| error_of(&mut body, broken))?;
-            match self.offload_rule(&begun, &gathered, head.length) {
+            match self.offload_rule(&draft, &gathered, head.length) {
                 Some(rule) => {
-                    self.offload(begun, rule, Resumed::new(gathered.into_pieces(), body))
+                    self.offload(draft, rule, Resumed::new(gathered.into_pieces(), body))
                         .await?
                 }
-                None => self.send_on(begun, gathered, body)?,
+                None => self.send_on(draft, gathered, body)?,
             }
         };
         if is_buffer {
@@ -155,40 +159,40 @@ impl Relay<'_> {
     }
 
     /// The site's offload rule, if it applies to this body.
-    fn offload_rule(&self, begun: &ResponseDraft, gathered: &Gathered, announced: Option<u64>) -> Option<&OffloadSettings> {
+    fn offload_rule(&self, draft: &ResponseDraft, gathered: &Gathered, announced: Option<u64>) -> Option<&OffloadSettings> {
         let rule = self.site.php.as_ref()?.settings.offload.as_ref()?;
         let is_long = match gathered {
             Gathered::Whole(body) => body.len() as u64 >= rule.min_size,
             Gathered::Part(..) => announced.is_none_or(|announced| announced >= rule.min_size),
         };
-        let applies = || offload::applies(rule, &self.request.head, begun.response.status, &begun.fields);
+        let applies = || offload::applies(rule, &self.request.head, draft.response.status, &draft.fields);
         (is_long && applies()).then_some(rule)
     }
 
     /// The response with a body that was gathered whole, or that still comes.
-    fn send_on<S>(&self, mut begun: ResponseDraft, gathered: Gathered, mut body: S) -> Result<Response, BackendError>
+    fn send_on<S>(&self, mut draft: ResponseDraft, gathered: Gathered, mut body: S) -> Result<Response, BackendError>
     where
         S: BodySource + 'static,
     {
         match gathered {
             Gathered::Whole(whole) => {
-                note_end(&mut begun.response, &mut body);
-                begun.response.body = if status::is_bodiless(begun.response.status) {
+                note_end(&mut draft.response, &mut body);
+                draft.response.body = if status::is_bodiless(draft.response.status) {
                     Body::Empty
                 } else if self.request.head.method() == Method::Head {
                     Body::Unsent(body.length())
                 } else {
                     self.exact(whole, body.length())?.into()
                 };
-                Ok(begun.complete())
+                Ok(draft.complete())
             }
             Gathered::Part(pieces, pacing) => {
                 // An offload rule may fit it; the metrics suggest one.
-                let streamed = Streamed::new(self.script, begun.fields.get("Content-Type"));
-                if let Some(php) = &mut begun.response.trace.php {
-                    php.streamed = Some(streamed);
+                let streamed = Streamed::new(self.script, draft.fields.get("Content-Type"));
+                if let Some(backend) = &mut draft.response.trace.backend {
+                    backend.streamed = Some(streamed);
                 }
-                Ok(self.stream(begun, Resumed::new(pieces, body), pacing))
+                Ok(self.stream(draft, Resumed::new(pieces, body), pacing))
             }
         }
     }
@@ -197,9 +201,9 @@ impl Relay<'_> {
     ///
     /// A source that copies the body, for a cache, wraps `body` here: it is not coded yet, and everything below reads
     /// any [`BodySource`].
-    fn stream(&self, begun: ResponseDraft, body: impl BodySource + 'static, pacing: Pacing) -> Response {
-        let busy = Arc::clone(&begun.busy);
-        let mut response = begun.complete();
+    fn stream(&self, draft: ResponseDraft, body: impl BodySource + 'static, pacing: Pacing) -> Response {
+        let busy = Arc::clone(&draft.busy);
+        let mut response = draft.complete();
         let coder = match self.request.head.method() {
             Method::Head => None,
             _ => filter::on_body(self.site, self.request, &mut response, body.length(), pacing),
@@ -218,11 +222,11 @@ impl Relay<'_> {
     /// The response with a body that an offload rule takes from the back end.
     async fn offload(
         &self,
-        begun: ResponseDraft,
+        draft: ResponseDraft,
         rule: &OffloadSettings,
         body: impl BodySource + 'static,
     ) -> Result<Response, BackendError> {
-        let ResponseDraft { response, fields, busy } = begun;
+        let ResponseDraft { response, fields, busy } = draft;
         let head = &self.request.head;
         let spool = if offload::needs_file(head, &fields) {
             Spool::file(self.spool_room(), body, busy)
@@ -315,10 +319,10 @@ struct ResponseDraft {
 }
 
 impl ResponseDraft {
-    fn new(status: u16, fields: Fields, trace: PhpTrace) -> Self {
+    fn new(handler: Handler, status: u16, fields: Fields, trace: BackendTrace) -> Self {
         let busy = Arc::clone(&trace.busy);
-        let mut response = Response::new(status, Handler::Php);
-        response.trace.php = Some(Box::new(trace));
+        let mut response = Response::new(status, handler);
+        response.trace.backend = Some(Box::new(trace));
         Self { response, fields, busy }
     }
 
@@ -334,7 +338,7 @@ async fn finish<S: BodySource + 'static>(response: &mut Response, mut body: S) {
     let is_complete = matches!(body.try_piece(), Poll::Ready(Ok(None)));
     // If it breaks off, the back end has logged that; the file is sent all the same.
     if !is_complete && tokio::time::timeout(FINISH, discard(&mut body)).await.is_err() {
-        let busy = response.trace.php.as_ref().map(|php| Arc::clone(&php.busy));
+        let busy = response.trace.backend.as_ref().map(|backend| Arc::clone(&backend.busy));
         tokio::task::spawn_local(async move {
             _ = discard(&mut body).await;
             note_busy(&busy.unwrap_or_default(), &body);
@@ -347,16 +351,16 @@ async fn finish<S: BodySource + 'static>(response: &mut Response, mut body: S) {
 
 /// Notes the end of a body in the trace: the worker's time, and the most telling line of its stderr.
 fn note_end(response: &mut Response, body: &mut impl BodySource) {
-    let Some(php) = &mut response.trace.php else { return };
-    note_busy(&php.busy, body);
+    let Some(backend) = &mut response.trace.backend else { return };
+    note_busy(&backend.busy, body);
     let text = body.take_stderr();
     if text.is_empty() {
         return;
     }
     let text = String::from_utf8_lossy(&text);
     if let Some(line) = most_telling(&text) {
-        php.message = Some(line.to_owned());
-        php.stderr = text.into_owned();
+        backend.message = Some(line.to_owned());
+        backend.stderr = text.into_owned();
     }
 }
 

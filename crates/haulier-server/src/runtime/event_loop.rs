@@ -72,7 +72,7 @@ impl Control {
         self.started.elapsed().saturating_sub(oldest)
     }
 
-    fn idle_patience(&self) -> Duration {
+    fn idle_grace(&self) -> Duration {
         if self.gentle.load(Ordering::SeqCst) {
             GENTLE_IDLE
         } else {
@@ -97,7 +97,7 @@ pub(super) struct ThreadReload {
 }
 
 /// Start parameters of a thread.
-pub(super) struct Start {
+pub(super) struct ThreadStart {
     pub(super) serving: Serving,
     pub(super) gate: Arc<Gate>,
     pub(super) metrics: Arc<Metrics>,
@@ -107,7 +107,7 @@ pub(super) struct Start {
     pub(super) number: usize,
 }
 
-impl Start {
+impl ThreadStart {
     /// A channel for orders.
     pub(super) fn orders() -> (UnboundedSender<ThreadReload>, UnboundedReceiver<ThreadReload>) {
         unbounded_channel()
@@ -148,7 +148,7 @@ impl Start {
             tokio::select! {
                 _ = ticks.tick() => {}
                 Some(order) = orders.recv() => {
-                    obey(order, &thread, &mut acceptors);
+                    apply(order, &thread, &mut acceptors);
                     continue;
                 }
                 () = thread.io.asked_for_room() => {
@@ -164,7 +164,7 @@ impl Start {
                 .scan(thread.io.clock.coarse(), &thread.serving().settings.limits);
             if thread.io.clock.coarse().saturating_duration_since(looked) >= LISTED_AFTER {
                 looked = thread.io.clock.coarse();
-                thread.io.deadlines.look(looked);
+                thread.io.deadlines.check_progress(looked);
             }
             if thread.io.clock.coarse().saturating_duration_since(aged) > FileCache::AGE {
                 aged = thread.io.clock.coarse();
@@ -183,7 +183,7 @@ impl Start {
                 }
             }
             if control.drain.load(Ordering::SeqCst) {
-                thread.io.drain(control.idle_patience());
+                thread.io.drain(control.idle_grace());
                 acceptors.close(|_| true);
                 if acceptors.are_closed() && thread.io.deadlines.is_empty() && haulier_php::background_scripts() == 0 {
                     return control.note_end(number);
@@ -194,7 +194,7 @@ impl Start {
 }
 
 /// Applies an order. New requests get the new settings; active ones keep theirs.
-fn obey(order: ThreadReload, thread: &Rc<Thread>, acceptors: &mut Acceptors) {
+fn apply(order: ThreadReload, thread: &Rc<Thread>, acceptors: &mut Acceptors) {
     thread.serve(order.serving);
     acceptors.close(|address| order.leave.contains(address));
     acceptors.open(thread, order.listen);
@@ -222,7 +222,7 @@ impl Acceptors {
         self.open.retain(|(address, stop)| {
             let closes = which(address);
             if closes {
-                stop.ask();
+                stop.send();
             }
             !closes
         });

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use crate::access_log::AccessLog;
 use crate::io::Address;
 use crate::io::Gate;
-use crate::listen::{BindError, Inherited, Listener};
+use crate::listen::{BindError, InheritedSockets, Listener};
 use crate::metrics::Metrics;
 use crate::settings::ServerSettings;
 use crate::site::{SharedParts, Site, SiteSettings};
@@ -39,14 +39,14 @@ impl Server {
     pub fn bind(
         mut settings: ServerSettings,
         log: AccessLog,
-        inherited: &mut Vec<Inherited>,
+        inherited: &mut Vec<InheritedSockets>,
     ) -> Result<Self, BindError> {
         settings.threads = settings.threads.max(1);
         let limits = &settings.limits;
         let gate = Gate::new(limits.connections, limits.connections_per_ip, settings.threads);
         let metrics = Metrics::new(Arc::clone(&gate), settings.threads);
         let sites = open_sites(&mut settings, &metrics)?;
-        let listeners = asked(&settings)
+        let listeners = configured(&settings)
             .map(|(address, is_secure)| Listener::bind(address, is_secure, settings.reuse_port, &settings, inherited))
             .collect::<Result<Vec<_>, _>>()?;
         settings.https_port = https_port(&listeners);
@@ -89,7 +89,7 @@ impl Server {
 }
 
 /// All configured addresses, each with whether its connections begin with TLS.
-fn asked(settings: &ServerSettings) -> impl Iterator<Item = (&Address, bool)> {
+fn configured(settings: &ServerSettings) -> impl Iterator<Item = (&Address, bool)> {
     let plain = settings.listen.iter().map(|address| (address, false));
     plain.chain(settings.listen_tls.iter().map(|address| (address, true)))
 }

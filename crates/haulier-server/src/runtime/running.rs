@@ -10,13 +10,13 @@ use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedSender;
 
-use super::event_loop::{Control, ThreadReload, Start};
-use super::{Server, asked, https_port, open_sites};
+use super::event_loop::{Control, ThreadReload, ThreadStart};
+use super::{Server, configured, https_port, open_sites};
 use crate::access_log::AccessLog;
 use crate::clock::now;
 use crate::io::Address;
 use crate::io::Gate;
-use crate::listen::{BindError, Endpoint, Inherited, Listener};
+use crate::listen::{BindError, Endpoint, InheritedSockets, Listener};
 use crate::metrics::{Counters, Metrics};
 use crate::settings::ServerSettings;
 use crate::site::{Router, Site};
@@ -24,9 +24,9 @@ use crate::thread::Serving;
 use crate::tls::Certificates;
 
 /// Longest wait of a shutdown for access logs that do not take their lines.
-const LOG_PATIENCE: Duration = Duration::from_secs(1);
+const LOG_TIMEOUT: Duration = Duration::from_secs(1);
 /// Longest wait of a reload for a busy thread, which switches later.
-const SWITCH_PATIENCE: Duration = Duration::from_secs(5);
+const SWITCH_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The serving threads.
 #[derive(Debug)]
@@ -74,8 +74,8 @@ impl RunningServer {
         state.note_logs();
         let (mut orders, mut handles) = (Vec::with_capacity(threads), Vec::with_capacity(threads));
         for (number, counters) in counters.into_iter().enumerate() {
-            let (order, ordered) = Start::orders();
-            let start = Start {
+            let (order, ordered) = ThreadStart::orders();
+            let start = ThreadStart {
                 serving: state.serving(&router, counters),
                 gate: Arc::clone(&server.gate),
                 metrics: Arc::clone(&server.metrics),
@@ -140,7 +140,7 @@ impl RunningServer {
                 tracing::error!("a serving thread had panicked");
             }
         }
-        let end = now() + LOG_PATIENCE;
+        let end = now() + LOG_TIMEOUT;
         for log in &self.handle.lock().logs {
             log.flush(end.saturating_duration_since(now()));
         }
@@ -259,7 +259,7 @@ impl ServerHandle {
         }
         drop(done);
         // Nothing is sent: the channel closes when the last order is done.
-        if all_done.recv_timeout(SWITCH_PATIENCE) == Err(RecvTimeoutError::Timeout) {
+        if all_done.recv_timeout(SWITCH_TIMEOUT) == Err(RecvTimeoutError::Timeout) {
             tracing::warn!("a serving thread is too busy to take the new configuration; it does so next");
         }
     }
@@ -268,11 +268,11 @@ impl ServerHandle {
     ///
     /// # Errors
     /// Out of descriptors.
-    pub fn sockets(&self) -> io::Result<Vec<Inherited>> {
+    pub fn sockets(&self) -> io::Result<Vec<InheritedSockets>> {
         let state = self.lock();
         let copy = |listener: &Listener| {
             let sockets = listener.sockets.iter().map(OwnedFd::try_clone);
-            Ok(Inherited {
+            Ok(InheritedSockets {
                 address: listener.address.clone(),
                 is_secure: Some(listener.is_secure),
                 sockets: sockets.collect::<io::Result<_>>()?,
@@ -348,7 +348,7 @@ fn sockets_of_thread(listeners: &[Listener], number: usize, threads: usize) -> i
 fn bind_new(listeners: &[Listener], settings: &ServerSettings) -> Result<Vec<Listener>, BindError> {
     let mut known: Vec<&Listener> = listeners.iter().collect();
     let mut new = Vec::new();
-    for (address, is_secure) in asked(settings) {
+    for (address, is_secure) in configured(settings) {
         match known.iter().position(|listener| listener.is_for(address, is_secure)) {
             Some(place) => drop(known.swap_remove(place)),
             None => new.push((address, is_secure)),
@@ -356,15 +356,15 @@ fn bind_new(listeners: &[Listener], settings: &ServerSettings) -> Result<Vec<Lis
     }
     let port = |address: &Address| address.internet().map(|address| address.port());
     new.into_iter()
-        .map(|(asked, is_secure)| {
+        .map(|(configured, is_secure)| {
             // A change of TLS keeps the sockets, and the connections in their queues.
-            if let Some(listener) = known.iter().find(|listener| listener.is_at(asked)) {
-                return listener.turned(asked, is_secure);
+            if let Some(listener) = known.iter().find(|listener| listener.is_at(configured)) {
+                return listener.with_tls(configured, is_secure);
             }
             // An address that is leaving may conflict with a new one: `127.0.0.1:80` with `:80`.
-            let in_the_way = known.iter().any(|listener| port(&listener.address) == port(asked));
+            let in_the_way = known.iter().any(|listener| port(&listener.address) == port(configured));
             Listener::bind(
-                asked,
+                configured,
                 is_secure,
                 settings.reuse_port || in_the_way,
                 settings,
@@ -377,7 +377,7 @@ fn bind_new(listeners: &[Listener], settings: &ServerSettings) -> Result<Vec<Lis
 /// The listeners that stay, and those that leave.
 fn part(mut listeners: Vec<Listener>, settings: &ServerSettings) -> (Vec<Listener>, Vec<Listener>) {
     let mut stay = Vec::new();
-    for (address, is_secure) in asked(settings) {
+    for (address, is_secure) in configured(settings) {
         if let Some(place) = listeners
             .iter()
             .position(|listener| listener.is_for(address, is_secure))

@@ -38,7 +38,7 @@ pub(crate) struct Mount {
 
 /// The rules for one path.
 #[derive(Debug, Default)]
-pub(crate) struct Matched<'a> {
+pub(crate) struct PathRules<'a> {
     pub(crate) deny: bool,
     pub(crate) allow: Option<&'a [Network]>,
     pub(crate) users: Option<&'a Arc<Htpasswd>>,
@@ -79,8 +79,8 @@ impl Routes {
     }
 
     /// The rules for a path, decoded and normalised.
-    pub(crate) fn find(&self, path: &[u8]) -> Matched<'_> {
-        let mut matched = Matched::default();
+    pub(crate) fn find(&self, path: &[u8]) -> PathRules<'_> {
+        let mut matched = PathRules::default();
         let mut login = None;
         let behind_front = self.behind_front(path);
         for route in &self.routes {

@@ -73,7 +73,7 @@ impl Thread {
     }
 
     /// The reason for an exchange that ended early without a reason of its own.
-    pub(crate) fn why_gone(&self) -> Reason {
+    pub(crate) fn end_reason(&self) -> Reason {
         if self.io.is_cut() {
             Reason::ServerStopped
         } else {

@@ -17,7 +17,7 @@ use crate::pattern::host_map::HostMap;
 
 /// A certificate with its site and hosts.
 #[derive(Debug, Clone)]
-pub struct Installed {
+pub struct InstalledCertificate {
     /// The site it is for.
     pub site: String,
     /// The hosts of that site that it is valid for: `example.com`, `*.example.com`, `*`.
@@ -35,7 +35,7 @@ pub struct Certificates {
 #[derive(Debug, Default)]
 struct CertificateTable {
     by_host: HostMap<Arc<CertifiedKey>>,
-    installed: Vec<Installed>,
+    installed: Vec<InstalledCertificate>,
 }
 
 impl Certificates {
@@ -49,7 +49,7 @@ impl Certificates {
     }
 
     /// Replaces all certificates. Open connections keep theirs.
-    pub fn install(&self, installed: Vec<Installed>) {
+    pub fn install(&self, installed: Vec<InstalledCertificate>) {
         let mut by_host = HostMap::default();
         for one in &installed {
             for host in &one.hosts {
@@ -185,8 +185,8 @@ mod tests {
     use super::*;
     use crate::tls::certificate::tests::{certificate, pem};
 
-    fn installed(site: &str, hosts: &[&str]) -> Installed {
-        Installed {
+    fn installed(site: &str, hosts: &[&str]) -> InstalledCertificate {
+        InstalledCertificate {
             site: site.to_owned(),
             hosts: hosts.iter().map(|&host| host.to_owned()).collect(),
             certificate: Arc::new(certificate(&["a.example"])),

@@ -12,7 +12,7 @@ mod suite;
 pub(crate) use acceptor::{ACME_TLS, HTTP_1_1, HTTP_2};
 pub use acceptor::{Acceptor, AcceptorError, LeastVersion};
 pub use certificate::{Certificate, CertificateError};
-pub use certificates::{Certificates, Challenges, Installed};
+pub use certificates::{Certificates, Challenges, InstalledCertificate};
 
 /// Most plain bytes in a record (RFC 8446 §5.1).
 pub(crate) const RECORD: usize = 16 * 1024;

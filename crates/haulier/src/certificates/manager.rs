@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use haulier_php::User;
-use haulier_server::tls::{Acceptor, AcceptorError, Certificate, Certificates, Installed};
+use haulier_server::tls::{Acceptor, AcceptorError, Certificate, Certificates, InstalledCertificate};
 use tokio::sync::{Notify, watch};
 use tracing::{info, warn};
 
@@ -224,7 +224,7 @@ impl CertificateManager {
 
     fn install(&self, held: &[Held]) {
         let installed = held.iter().filter_map(|held| {
-            Some(Installed {
+            Some(InstalledCertificate {
                 site: held.plan.site.clone(),
                 hosts: held.plan.hosts.clone(),
                 certificate: Arc::clone(held.current.as_ref()?),

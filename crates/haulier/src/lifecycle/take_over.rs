@@ -5,7 +5,7 @@
 
 use std::os::fd::OwnedFd;
 
-use haulier_server::{Inherited, ServerHandle};
+use haulier_server::{InheritedSockets, ServerHandle};
 use haulier_settings::Diagnostic;
 
 use super::systemd::Passed;
@@ -17,7 +17,7 @@ use crate::error_chain::with_sources;
 #[derive(Debug, Default)]
 pub(super) struct Sockets {
     /// The sockets of sites.
-    pub(super) http: Vec<Inherited>,
+    pub(super) http: Vec<InheritedSockets>,
     pub(super) admin: Option<OwnedFd>,
     pub(super) probes: Option<OwnedFd>,
     pub(super) control: Option<OwnedFd>,
@@ -33,7 +33,7 @@ impl Sockets {
                 "admin" => sockets.admin = Some(socket),
                 "probes" => sockets.probes = Some(socket),
                 "control" => sockets.control = Some(socket),
-                _ => match Inherited::new(vec![socket], (name == "https").then_some(true)) {
+                _ => match InheritedSockets::new(vec![socket], (name == "https").then_some(true)) {
                     Ok(inherited) => sockets.http.push(inherited),
                     Err(error) => {
                         tracing::warn!(name, %error, "cannot use a descriptor that the service manager passed");
@@ -50,7 +50,7 @@ impl Sockets {
         for one in list {
             let mut sockets: Vec<OwnedFd> = all.by_ref().take(one.count).collect();
             match one.role {
-                Role::Http | Role::Https => match Inherited::new(sockets, Some(one.role == Role::Https)) {
+                Role::Http | Role::Https => match InheritedSockets::new(sockets, Some(one.role == Role::Https)) {
                     Ok(inherited) => mine.http.push(inherited),
                     Err(error) => tracing::warn!(%error, "cannot use a socket of the previous process"),
                 },
@@ -140,7 +140,7 @@ pub(super) fn hand_over(server: &ServerHandle, admin: &Admin) -> Reply {
 
 fn copies(server: &ServerHandle, admin: &Admin) -> std::io::Result<(Vec<HandedOver>, Vec<OwnedFd>)> {
     let (mut list, mut all) = (Vec::new(), Vec::new());
-    for Inherited { is_secure, sockets, .. } in server.sockets()? {
+    for InheritedSockets { is_secure, sockets, .. } in server.sockets()? {
         list.push(HandedOver {
             role: if is_secure == Some(true) {
                 Role::Https

@@ -253,7 +253,7 @@ fn settled(
             ..order(transform)
         };
     }
-    let ways = ways(accepts, images, transform.still);
+    let plans = plans(accepts, images, transform.still);
     let in_format = |transform: &Transform, (format, moving)| {
         let mut transform = transform.clone();
         transform.settle(format);
@@ -262,12 +262,12 @@ fn settled(
     };
     let transforms = [Some(transform), unhinted];
     let mut orders = transforms.iter().flatten().flat_map(|transform| {
-        ways.iter().map(|way| VariantOrder {
-            preferred: way.background.iter().map(|&way| in_format(transform, way)).collect(),
-            ..VariantOrder::of(in_format(transform, way.now), terms, Arc::clone(frame))
+        plans.iter().map(|plan| VariantOrder {
+            preferred: plan.background.iter().map(|&plan| in_format(transform, plan)).collect(),
+            ..VariantOrder::of(in_format(transform, plan.now), terms, Arc::clone(frame))
         })
     });
-    let first = orders.next().expect("there is a way for every client");
+    let first = orders.next().expect("there is a plan for every client");
     VariantOrder {
         fallbacks: orders.collect(),
         ..first
@@ -284,7 +284,7 @@ struct FormatPlan {
 
 /// Formats for this client: the best, then one for animations. The best format may hold a single picture only;
 /// animations are then sent in the next one that holds them, if the client accepts one.
-fn ways(accepts: Option<&str>, images: &ImageSite, still: bool) -> Vec<FormatPlan> {
+fn plans(accepts: Option<&str>, images: &ImageSite, still: bool) -> Vec<FormatPlan> {
     let (offered, slow) = (&images.settings.formats, images.service.background().formats());
     let (now, background) = accept::choose_with(accepts, offered, slow);
     let animated = match still {

@@ -9,7 +9,7 @@ mod params;
 
 use std::sync::Arc;
 
-use haulier_http::{Backend, BackendError, BodyError, Caller, Presence, Reason, Request, Response};
+use haulier_http::{Backend, BackendError, BodyError, Caller, Handler, Presence, Reason, Request, Response};
 use haulier_proto::fastcgi::params::ParamsWriter;
 use haulier_proto::field::Fields;
 
@@ -158,6 +158,8 @@ where
         request,
         script: &call.script.name,
         backend: backend.name(),
+        handler: Handler::Php,
+        program_error: Reason::PhpError,
         error: call.error,
     };
     let response = relay.respond(answer).await.map_err(CallError::Backend)?;

@@ -28,7 +28,7 @@ use crate::clock;
 use crate::io::Permit;
 use crate::io::WaitPhase;
 use crate::io::canonical;
-use crate::io::detect::{self, DetectedProtocol, NO_TLS_HERE};
+use crate::io::detect::{self, DetectedProtocol, HANDSHAKE_FAILURE};
 use crate::io::pace::Pace;
 use crate::io::socket::Socket;
 use crate::metrics::{InFlight, Transfer};
@@ -53,7 +53,7 @@ pub(crate) struct Connection {
     /// The entry of the current response in the list of long transfers.
     pub(super) transfer: RefCell<Option<Arc<Transfer>>>,
     /// The task that waits for room in the send buffer is to check its progress.
-    pub(super) is_looking: Cell<bool>,
+    pub(super) checks_progress: Cell<bool>,
     /// The wait for bytes has expired.
     pub(super) expired: Cell<bool>,
     pub(super) pace: Pace,
@@ -66,7 +66,7 @@ pub(crate) struct Connection {
     /// True if the client knows interim responses (RFC 9110 §15.2).
     pub(super) takes_interim: Cell<bool>,
     /// The client has closed its side, and was sent an interim response to see if it still reads.
-    pub(super) was_asked: Cell<bool>,
+    pub(super) was_probed: Cell<bool>,
     /// Bytes of `input` that contain no end of a head.
     pub(super) scanned: Cell<usize>,
     /// Number of requests.
@@ -107,7 +107,7 @@ pub(super) struct Sending {
     /// Bytes that the metrics have counted already.
     pub(super) counted: u64,
     /// Lists the response if it takes long.
-    pub(super) listing: Option<ActiveTransfer>,
+    pub(super) active_transfer: Option<ActiveTransfer>,
 }
 
 impl Sending {
@@ -135,14 +135,14 @@ impl Connection {
             incoming: RefCell::new(Incoming::none()),
             waiting: Cell::new((WaitPhase::Head, thread.io.clock.coarse())),
             transfer: RefCell::default(),
-            is_looking: Cell::new(false),
+            checks_progress: Cell::new(false),
             expired: Cell::new(false),
             pace: Pace::default(),
             is_too_slow: Cell::new(false),
             is_answering: Cell::new(false),
             reader: RefCell::default(),
             takes_interim: Cell::new(false),
-            was_asked: Cell::new(false),
+            was_probed: Cell::new(false),
             scanned: Cell::new(0),
             served: Cell::new(0),
             timeouts: RefCell::default(),
@@ -201,7 +201,7 @@ impl Connection {
     }
 
     /// True if the first byte is that of a TLS handshake.
-    fn is_greeted_by_tls(&self) -> bool {
+    fn is_tls_client(&self) -> bool {
         if self.served.get() > 0 {
             return false;
         }
@@ -212,7 +212,7 @@ impl Connection {
     /// Refuses a TLS client with an alert.
     fn refuse_tls(&self) -> NextAction {
         tracing::debug!(remote = %self.peer.get().remote, "a client speaks TLS to a port without it");
-        let _ = self.socket.send(&NO_TLS_HERE, false); // the alert is a courtesy; the connection ends anyway
+        let _ = self.socket.send(&HANDSHAKE_FAILURE, false); // the alert is a courtesy; the connection ends anyway
         NextAction::Close
     }
 
@@ -233,7 +233,7 @@ impl Connection {
                 Ok(Some(head)) => self.begin(head),
                 Ok(None) => return NextAction::Read,
                 Err(_) if self.is_http2() => return NextAction::Http2,
-                Err(_) if self.is_greeted_by_tls() => self.refuse_tls(),
+                Err(_) if self.is_tls_client() => self.refuse_tls(),
                 Err(_) if self.is_foreign() => self.hang_up(),
                 Err(error) => self.refuse(error.status(), Reason::BadRequest),
             };
@@ -383,7 +383,7 @@ impl Connection {
             status,
             trace,
             counted: 0,
-            listing: None,
+            active_transfer: None,
         })
     }
 
@@ -408,7 +408,7 @@ impl Connection {
             status,
             trace: response.trace,
             counted: 0,
-            listing: None,
+            active_transfer: None,
         })
     }
 
@@ -469,7 +469,7 @@ impl Connection {
             status,
             trace,
             counted,
-            listing: _,
+            active_transfer: _,
             _in_flight: _,
         } = sending;
         FinishedExchange {

@@ -72,7 +72,7 @@ impl Exchange for Connection {
 
     fn presence(&self) -> Presence {
         let presence = self.socket.presence();
-        if presence == Presence::Silent && !self.was_asked.replace(true) {
+        if presence == Presence::Silent && !self.was_probed.replace(true) {
             // A client that has closed both sides answers with a reset; one that still reads knows interim responses.
             self.send_interim(102, &Fields::new());
         }

@@ -168,17 +168,17 @@ impl Connection {
     /// Lists a response that takes long.
     fn note_transfer(&self, sending: &mut Sending) {
         let (site, sender) = (sending.site.as_deref(), &sending.sender);
-        let listing = sending
-            .listing
+        let active_transfer = sending
+            .active_transfer
             .get_or_insert_with(|| ActiveTransfer::begin(&self.thread));
-        listing.note(
+        active_transfer.note(
             &self.thread,
             sending.request.as_ref(),
             site,
             sender.sent,
             sender.length(),
         );
-        if let Some(transfer) = listing.transfer() {
+        if let Some(transfer) = active_transfer.transfer() {
             let mut known = self.transfer.borrow_mut();
             if known.is_none() {
                 transfer.note_queue(self.socket.unacknowledged() as u64);
@@ -201,7 +201,7 @@ impl Connection {
         registered: &'s AsyncFd<Rc<OwnedFd>>,
         context: &mut Context<'_>,
     ) -> Poll<io::Result<Option<AsyncFdReadyGuard<'s, Rc<OwnedFd>>>>> {
-        if self.is_looking.take() {
+        if self.checks_progress.take() {
             return Poll::Ready(Ok(None));
         }
         // No other part reads meanwhile.
@@ -361,13 +361,13 @@ impl Connection {
 }
 
 impl Watched for Connection {
-    fn look(&self, now: Instant) {
+    fn check_progress(&self, now: Instant) {
         if let Some(transfer) = &*self.transfer.borrow() {
             return transfer.note_queue(self.socket.unacknowledged() as u64);
         }
         let (phase, since) = self.waiting.get();
         if phase == WaitPhase::Send && now.saturating_duration_since(since) >= LISTED_AFTER {
-            self.is_looking.set(true);
+            self.checks_progress.set(true);
             if let Some(sender) = self.reader.borrow_mut().take() {
                 sender.wake();
             }

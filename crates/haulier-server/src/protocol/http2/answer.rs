@@ -70,11 +70,11 @@ impl Connection {
         let write = |out: &mut Vec<u8>| head::write(out, &self.thread, status, &head, length);
         // Streams of a client that has gone end with the connection; a body begun there would never end.
         let (first, sent) = match stream.is_gone() {
-            true => (First::Gone, 0),
+            true => (SentPart::Gone, 0),
             false => self.send_first(stream.id, write, &body),
         };
         self.wake();
-        if let First::Part(skip) = first {
+        if let SentPart::Part(skip) = first {
             let mut sending = Box::new(Sending::new(request, site, in_flight, status, trace));
             (sending.sent, sending.body_sent, sending.length) = (sent, skip as u64, length);
             return self.send_rest(stream, sending, body, skip);
@@ -91,10 +91,10 @@ impl Connection {
             sent,
             counted: 0,
             body_sent: match first {
-                First::All(length) => length as u64,
-                First::Part(_) | First::Gone => 0,
+                SentPart::All(length) => length as u64,
+                SentPart::Part(_) | SentPart::Gone => 0,
             },
-            complete: first != First::Gone,
+            complete: first != SentPart::Gone,
         }
         .note(&self.thread);
         if let Some(request) = request {
@@ -124,7 +124,7 @@ impl Connection {
 
     /// Sends the head, with a short body. Other bodies wait for their turn. Returns the progress, and the bytes with
     /// frame headers.
-    fn send_first(&self, stream: u32, write_head: impl FnOnce(&mut Vec<u8>), body: &Body) -> (First, u64) {
+    fn send_first(&self, stream: u32, write_head: impl FnOnce(&mut Vec<u8>), body: &Body) -> (SentPart, u64) {
         let mut machine = self.machine();
         let before = machine.output().len();
         let fits = |short: &&[u8]| short.is_empty() || (short.len() <= COPIED && before < MOST_OUTPUT);
@@ -134,9 +134,9 @@ impl Connection {
             None => machine.send_head_of(stream, false, write_head).then_some(0),
         };
         let first = match (sent, short) {
-            (None, _) => First::Gone,
-            (Some(sent), Some(short)) if sent == short.len() => First::All(sent),
-            (Some(sent), _) => First::Part(sent),
+            (None, _) => SentPart::Gone,
+            (Some(sent), Some(short)) if sent == short.len() => SentPart::All(sent),
+            (Some(sent), _) => SentPart::Part(sent),
         };
         (first, (machine.output().len() - before) as u64)
     }
@@ -159,11 +159,11 @@ impl Connection {
             drop(machine);
             self.count_sent(current);
             drop(sending);
-            self.heed_step(&stream, step);
+            self.handle_step(&stream, step);
         }
     }
 
-    fn heed_step(self: &Rc<Self>, stream: &Rc<Stream>, step: SendStep) {
+    fn handle_step(self: &Rc<Self>, stream: &Rc<Stream>, step: SendStep) {
         match step {
             SendStep::Waiting => {}
             SendStep::Taken => stream.wake(),
@@ -185,15 +185,15 @@ impl Connection {
         // Without frame headers, since the length was known before the frames.
         let (sent, length) = (sending.body_sent, sending.length);
         let (request, site) = (sending.request.as_ref(), sending.site.as_deref());
-        let listing = sending
-            .listing
+        let active_transfer = sending
+            .active_transfer
             .get_or_insert_with(|| ActiveTransfer::begin(&self.thread));
-        listing.note(&self.thread, request, site, sent, length);
+        active_transfer.note(&self.thread, request, site, sent, length);
     }
 
     /// Lists the responses that take long, and notes their bytes in the kernel: equal shares, since the kernel does not
     /// tell streams apart.
-    pub(super) fn look_at_answers(&self) {
+    pub(super) fn check_progress_of_responses(&self) {
         let streams: Vec<_> = self.streams.borrow().all().map(Rc::clone).collect();
         let mut queued = None;
         for stream in &streams {
@@ -202,7 +202,7 @@ impl Connection {
             };
             let Some(current) = &mut *sending else { continue };
             self.count_sent(current);
-            let Some(transfer) = current.listing.as_ref().and_then(ActiveTransfer::transfer) else {
+            let Some(transfer) = current.active_transfer.as_ref().and_then(ActiveTransfer::transfer) else {
                 continue;
             };
             let queued = *queued.get_or_insert_with(|| self.socket.unacknowledged() as u64);
@@ -292,7 +292,7 @@ impl Connection {
 
 /// The part of a response that was sent at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum First {
+enum SentPart {
     /// All of it, with this many bytes of body.
     All(usize),
     /// The first bytes of the body, of this number.

@@ -124,7 +124,7 @@ enum End {
     /// The client is gone.
     Gone,
     /// The last frame was sent; the client may still be reading.
-    Said,
+    Sent,
 }
 
 /// The result of a read.
@@ -138,7 +138,7 @@ impl Connection {
     async fn drive(self: &Rc<Self>) {
         let end = std::future::poll_fn(|context| self.poll(context)).await;
         self.end_streams();
-        if end == End::Said && !self.gives_way.get() {
+        if end == End::Sent && !self.gives_way.get() {
             self.linger().await;
         }
     }
@@ -151,12 +151,12 @@ impl Connection {
             .clone_from(context.waker());
         let mut turns = 0;
         loop {
-            self.heed_expiry();
+            self.handle_expiry();
             if ready!(self.poll_flush(context)).is_err() {
                 return Poll::Ready(End::Gone);
             }
             if self.is_over() {
-                return Poll::Ready(End::Said);
+                return Poll::Ready(End::Sent);
             }
             if turns == TURNS {
                 context.waker().wake_by_ref();
@@ -167,11 +167,11 @@ impl Connection {
                 continue;
             }
             if self.is_over() {
-                return Poll::Ready(End::Said);
+                return Poll::Ready(End::Sent);
             }
             let read = if self.has_ended.get() {
                 // No WINDOW_UPDATE will come any more.
-                self.drop_stalled(self.all_stalled(), self.thread.why_gone());
+                self.drop_stalled(self.all_stalled(), self.thread.end_reason());
                 if self.has_output() {
                     continue;
                 }

@@ -63,7 +63,7 @@ impl Connection {
                     if matches!(event, Event::Request { .. }) {
                         storage = self.thread.io.buffers.take_head();
                     }
-                    self.heed(event, received);
+                    self.handle(event, received);
                 }
                 Err(error) => {
                     self.note_failure(error);
@@ -90,7 +90,7 @@ impl Connection {
         self.thread.io.buffers.give_large(input);
     }
 
-    fn heed(self: &Rc<Self>, event: Event<'_>, received: Instant) {
+    fn handle(self: &Rc<Self>, event: Event<'_>, received: Instant) {
         match event {
             Event::Request { stream, head, end } => self.begin(stream, head, end, received),
             Event::Refused { stream, error } => {
@@ -110,7 +110,7 @@ impl Connection {
         if self.served.get() >= self.thread.serving().settings.limits.keepalive_requests
             || self.thread.io.draining.get()
         {
-            self.say_farewell();
+            self.send_goaway();
         }
         let stream = Stream::new(self, id, end, framing::expectation(&head) == Expectation::Continue);
         if framing::expectation(&head) == Expectation::Unknown {

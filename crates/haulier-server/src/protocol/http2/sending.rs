@@ -42,7 +42,7 @@ pub(super) struct Sending {
     /// Counts the request as active in its site until dropped.
     _in_flight: Option<InFlight>,
     /// Lists the response if it takes long.
-    pub(super) listing: Option<ActiveTransfer>,
+    pub(super) active_transfer: Option<ActiveTransfer>,
     /// Length of the body, if known.
     pub(super) length: Option<u64>,
 }
@@ -89,7 +89,7 @@ impl Sending {
             read_ahead: false,
             sending: None,
             _in_flight: in_flight,
-            listing: None,
+            active_transfer: None,
             length: None,
         }
     }

@@ -54,12 +54,12 @@ impl Connection {
     }
 
     /// Handles an expired wait.
-    pub(super) fn heed_expiry(&self) {
+    pub(super) fn handle_expiry(&self) {
         if self.is_too_slow.take() {
             self.drop_stalled(self.all_stalled(), Reason::SendTooSlow);
         }
         match self.expired.take() {
-            Some(WaitPhase::Idle) => self.say_farewell(),
+            Some(WaitPhase::Idle) => self.send_goaway(),
             Some(WaitPhase::Head) => self.fail(ConnectionError {
                 code: ErrorCode::ENHANCE_YOUR_CALM,
                 reason: "request head too slow",
@@ -105,7 +105,7 @@ impl Connection {
 
     /// Ends the connection in two steps (RFC 9113 §6.8): a GOAWAY that announces the end, and one with the last stream
     /// once the client must have read the first. Called repeatedly until the connection is over.
-    pub(super) fn say_farewell(&self) {
+    pub(super) fn send_goaway(&self) {
         let now = self.thread.io.clock.coarse();
         match self.announced.get() {
             None => {
@@ -137,8 +137,8 @@ impl Connection {
 }
 
 impl Watched for Connection {
-    fn look(&self, _now: Instant) {
-        self.look_at_answers();
+    fn check_progress(&self, _now: Instant) {
+        self.check_progress_of_responses();
     }
 
     fn waiting(&self) -> (WaitPhase, Instant) {
@@ -212,7 +212,7 @@ impl Watched for Connection {
     /// GOAWAY leaves time for requests in flight (RFC 9113 §6.8).
     fn drain(&self, _idle_since: Instant) {
         if !self.is_waiting_for(WaitPhase::Linger) {
-            self.say_farewell();
+            self.send_goaway();
             self.wake();
         }
     }
