@@ -2,7 +2,9 @@
 
 mod active_transfer;
 mod catch_unwind;
+mod exact_body;
 mod finished_exchange;
+mod head_fields;
 mod http1;
 pub(crate) mod http2;
 

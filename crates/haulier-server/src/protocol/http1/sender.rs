@@ -7,10 +7,12 @@ use std::io::{self, IoSlice};
 use std::task::{Context, Poll, Waker, ready};
 
 use bytes::{Buf, Bytes};
-use haulier_http::{Body, BodySource, BrokenBody, FileSlice, Head, Piece, PipeSlice, Reason, Request, Response};
+use haulier_http::{Body, FileSlice, Head, Piece, PipeSlice, PreparedHead, Request, Response};
 use haulier_proto::head::{Method, Version};
 use haulier_proto::{chunked, copy, encode, status};
 
+use super::super::exact_body::ExactBody;
+use super::super::head_fields;
 use crate::io::socket::Socket;
 use crate::thread::Thread;
 
@@ -79,10 +81,8 @@ pub(super) struct Sender {
     turn: usize,
     /// The next part of `file` was just read ahead and need not be checked again.
     read_ahead: bool,
-    source: Option<Box<dyn BodySource>>,
+    source: Option<ExactBody>,
     chunked: bool,
-    /// Remaining bytes of the body, if its length was announced.
-    promised: Option<u64>,
     /// Length of head and body, if announced.
     length: Option<u64>,
     /// Bytes that the kernel has taken, head included.
@@ -132,7 +132,6 @@ impl Sender {
             read_ahead: false,
             source: None,
             chunked,
-            promised: length,
             length: length.map(|length| head + length),
             sent: 0,
             head,
@@ -163,7 +162,7 @@ impl Sender {
                 Some(content) => copy::append(&mut self.lead, content),
                 None => self.file = Some(slice),
             },
-            Body::Stream(stream) => self.source = Some(stream),
+            Body::Stream(stream) => self.source = Some(ExactBody::new(stream)),
         }
     }
 
@@ -290,11 +289,6 @@ impl Sender {
         };
         match ready!(source.poll_piece(context)) {
             Ok(Some(piece)) => self.push_piece(piece),
-            Ok(None) if self.promised.is_some_and(|left| left > 0) => {
-                return Poll::Ready(Err(io::Error::other(BrokenBody {
-                    reason: Reason::BadResponse,
-                })));
-            }
             Ok(None) => {
                 let trailers = source.trailers();
                 self.source = None;
@@ -309,11 +303,7 @@ impl Sender {
         Poll::Ready(Ok(()))
     }
 
-    fn push_piece(&mut self, mut piece: Piece) {
-        if let Some(left) = &mut self.promised {
-            piece.truncate(*left);
-            *left -= piece.len();
-        }
+    fn push_piece(&mut self, piece: Piece) {
         if piece.is_empty() {
             return;
         }
@@ -337,7 +327,7 @@ impl Sender {
 
     /// True if the body ends only when the client leaves.
     pub(super) fn is_endless(&self) -> bool {
-        self.source.as_ref().is_some_and(|source| source.is_endless())
+        self.source.as_ref().is_some_and(ExactBody::is_endless)
     }
 
     /// Returns the buffer, for the next response.
@@ -356,24 +346,13 @@ fn turn(socket: &Socket, most: usize) -> usize {
 
 fn encode_head(out: &mut Vec<u8>, thread: &Thread, version: Version, status: u16, head: &Head, keep_alive: bool) {
     encode::status_line(out, status);
-    let (mut has_date, mut has_server) = (false, false);
-    match head {
-        Head::Prepared(prepared) => {
-            has_server = prepared.has_server;
-            out.extend_from_slice(prepared.http1());
-        }
-        Head::Fields(fields) => {
-            for (name, value) in fields.iter() {
-                has_date |= name.eq_ignore_ascii_case(b"date");
-                has_server |= name.eq_ignore_ascii_case(b"server");
-                encode::field(out, name, value);
-            }
-        }
-    }
-    if !has_server {
+    let missing = head_fields::write(out, head, PreparedHead::http1, |out, name, value| {
+        encode::field(out, name, value);
+    });
+    if missing.server {
         out.extend_from_slice(b"Server: haulier\r\n");
     }
-    if !has_date {
+    if missing.date {
         out.extend_from_slice(b"Date: ");
         thread.io.clock.append_date(out);
         out.extend_from_slice(b"\r\n");

@@ -11,10 +11,11 @@ use haulier_proto::head::Method;
 use haulier_proto::status;
 
 use super::super::active_transfer::ActiveTransfer;
+use super::super::exact_body::ExactBody;
 use super::super::finished_exchange::FinishedExchange;
 use super::connection::{Connection, MOST_OUTPUT};
 use super::head;
-use super::sending::{Sending, BoxBodySource, SendStep};
+use super::sending::{SendStep, Sending};
 use super::stream::Stream;
 use crate::answer::error_page;
 use crate::metrics::InFlight;
@@ -26,7 +27,7 @@ const COPIED: usize = 16 * 1024;
 
 impl Connection {
     /// Sends a response as far as the windows allow. A body that comes in pieces is returned, for a task to feed.
-    pub(super) fn reply(self: &Rc<Self>, stream: &Rc<Stream>, answered: AnsweredRequest) -> Option<BoxBodySource> {
+    pub(super) fn reply(self: &Rc<Self>, stream: &Rc<Stream>, answered: AnsweredRequest) -> Option<ExactBody> {
         let AnsweredRequest {
             request,
             site,
@@ -50,7 +51,7 @@ impl Connection {
         site: Option<Arc<Site>>,
         in_flight: Option<InFlight>,
         response: Response,
-    ) -> Option<BoxBodySource> {
+    ) -> Option<ExactBody> {
         let Response {
             status,
             head,
@@ -110,7 +111,7 @@ impl Connection {
         mut sending: Box<Sending>,
         body: Body,
         skip: usize,
-    ) -> Option<BoxBodySource> {
+    ) -> Option<ExactBody> {
         let site = sending.site.as_ref().map(|site| site.series);
         sending.sending = Some(InFlight::sending(&self.thread.serving().counters, site));
         let source = sending.load(body, skip);

@@ -3,6 +3,7 @@
 use haulier_http::{FieldEncoding, Head};
 use haulier_proto::h2::hpack::encode;
 
+use super::super::head_fields;
 use crate::thread::Thread;
 
 /// `server: haulier`, a literal with a static name.
@@ -14,24 +15,11 @@ const HPACK: FieldEncoding = FieldEncoding::http2(encode::fields);
 /// Appends the block of a head; `length` is the Content-Length, if there is one.
 pub(super) fn write(out: &mut Vec<u8>, thread: &Thread, status: u16, head: &Head, length: Option<u64>) {
     encode::status(out, status);
-    let (mut has_date, mut has_server) = (false, false);
-    match head {
-        Head::Prepared(prepared) => {
-            has_server = prepared.has_server;
-            out.extend_from_slice(prepared.encoded(&HPACK));
-        }
-        Head::Fields(fields) => {
-            for (name, value) in fields.iter() {
-                has_date |= name.eq_ignore_ascii_case(b"date");
-                has_server |= name.eq_ignore_ascii_case(b"server");
-                encode::field(out, name, value);
-            }
-        }
-    }
-    if !has_server {
+    let missing = head_fields::write(out, head, |prepared| prepared.encoded(&HPACK), encode::field);
+    if missing.server {
         out.extend_from_slice(SERVER);
     }
-    if !has_date {
+    if missing.date {
         thread.io.clock.append_date_block(out);
     }
     if let Some(length) = length {

@@ -4,10 +4,11 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
-use haulier_http::{Body, BodySource, FileSlice, Piece, PipeSlice, ReadNow, Request, Trace};
+use haulier_http::{Body, FileSlice, Piece, PipeSlice, ReadNow, Request, Trace};
 use haulier_proto::h2::connection::Connection as Machine;
 
 use super::super::active_transfer::ActiveTransfer;
+use super::super::exact_body::ExactBody;
 use crate::metrics::InFlight;
 use crate::site::Site;
 
@@ -64,9 +65,6 @@ pub(super) enum SendStep {
     Broken(io::Error),
 }
 
-/// A body that comes in pieces.
-pub(super) type BoxBodySource = Box<dyn BodySource>;
-
 impl Sending {
     pub(super) fn new(
         request: Option<Request>,
@@ -95,7 +93,7 @@ impl Sending {
     }
 
     /// Loads a body after its first `skip` bytes. A body that comes in pieces is returned.
-    pub(super) fn load(&mut self, body: Body, skip: usize) -> Option<BoxBodySource> {
+    pub(super) fn load(&mut self, body: Body, skip: usize) -> Option<ExactBody> {
         let in_memory = |slice: &FileSlice| slice.in_memory_bytes();
         match body {
             Body::Empty | Body::Unsent(_) => {}
@@ -103,7 +101,7 @@ impl Sending {
             Body::File(slice) => self.piece = Some(in_memory(&slice).map_or(Piece::File(slice), Piece::Bytes)),
             Body::Stream(source) => {
                 self.is_last = false;
-                return Some(source);
+                return Some(ExactBody::new(source));
             }
         }
         if let Some(Piece::Bytes(bytes)) = &mut self.piece {

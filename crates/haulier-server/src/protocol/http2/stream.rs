@@ -8,10 +8,11 @@ use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
 use foldhash::fast::FixedState;
-use haulier_http::{BodyError, BodySource, BrokenBody, Exchange, Piece, Presence, Timeouts};
+use haulier_http::{BodyError, BrokenBody, Exchange, Piece, Presence, Timeouts};
 use haulier_proto::field::Fields;
 use haulier_proto::h2::hpack::encode;
 
+use super::super::exact_body::ExactBody;
 use super::connection::Connection;
 use super::sending::Sending;
 use crate::clock;
@@ -182,7 +183,7 @@ impl Stream {
     }
 
     /// Polls the source for the next piece.
-    pub(super) fn poll_source(&self, source: &mut dyn BodySource, context: &mut Context<'_>) -> Poll<NextPiece> {
+    pub(super) fn poll_source(&self, source: &mut ExactBody, context: &mut Context<'_>) -> Poll<NextPiece> {
         if self.is_gone.get() || (self.client_ended.get() && source.is_endless()) {
             return Poll::Ready(NextPiece::Unwanted);
         }

@@ -8,7 +8,7 @@ use std::task::Poll;
 use haulier_http::{FileSlice, Reason};
 
 use super::super::catch_unwind::CatchUnwind;
-use super::sending::BoxBodySource;
+use super::super::exact_body::ExactBody;
 use super::stream::{NextPiece, Stream};
 use crate::pipeline::AnsweredRequest;
 
@@ -43,33 +43,25 @@ impl Stream {
     }
 
     /// Feeds the pieces of a body.
-    pub(super) fn spawn_feed(self: Rc<Self>, source: BoxBodySource) {
+    pub(super) fn spawn_feed(self: Rc<Self>, source: ExactBody) {
         tokio::task::spawn_local(async move { self.feed(source).await });
     }
 
-    async fn feed(self: &Rc<Self>, source: BoxBodySource) {
+    async fn feed(self: &Rc<Self>, source: ExactBody) {
         if CatchUnwind(Box::pin(self.feed_all(source))).await.is_err() {
             self.connection.break_off(self, Some(Reason::Panic));
         }
     }
 
     /// Loads one piece after the other, each when the one before was sent.
-    async fn feed_all(self: &Rc<Self>, mut source: BoxBodySource) {
-        let mut promised = source.length();
+    async fn feed_all(self: &Rc<Self>, mut source: ExactBody) {
         loop {
-            match poll_fn(|context| self.poll_source(&mut *source, context)).await {
-                NextPiece::Piece(mut piece) => {
-                    if let Some(left) = &mut promised {
-                        piece.truncate(*left);
-                        *left -= piece.len();
-                    }
+            match poll_fn(|context| self.poll_source(&mut source, context)).await {
+                NextPiece::Piece(piece) => {
                     if !piece.is_empty() {
                         self.connection.load(self, piece);
                         poll_fn(|context| self.poll_taken(context)).await;
                     }
-                }
-                NextPiece::End if promised.is_some_and(|left| left > 0) => {
-                    return self.connection.break_off(self, Some(Reason::BadResponse));
                 }
                 NextPiece::End => return self.connection.load_end(self, source.trailers()),
                 NextPiece::Broken(broken) => return self.connection.break_off(self, Some(broken.reason)),
