@@ -1,9 +1,9 @@
-//! Imports run downwards: the folders and files of a crate stand in layers, and none imports from a layer above it.
+//! Imports point downwards: the folders and files of a crate form layers, and none imports from a layer above it.
 
 use std::fs;
 use std::path::Path;
 
-/// For each crate its layers, the uppermost first. ARCHITECTURE.md draws those of the server.
+/// The layers of each crate, uppermost first. ARCHITECTURE.md draws those of the server.
 const CRATES: [(&str, &[&str]); 1] = [(
     "haulier-server",
     &[

@@ -1,4 +1,4 @@
-//! RFC 9112 §6.3: whatever an application says about its answer, the client's connection stays in step (row 19).
+//! RFC 9112 §6.3: whatever an application says about its response, the client's connection stays in step (row 19).
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ fn get(case: &str) -> String {
     format!("GET /case.php?{case} HTTP/1.1\r\nHost: a\r\n\r\n")
 }
 
-/// The answer to a case, after which the same connection must answer for a file or be closed.
+/// The response to a case. The same connection must then answer for a file, or be closed.
 fn ask(client: &mut Client, case: &str) -> Response {
     let response = client.ask(get(case));
     assert_eq!(client.ask(NEXT).text(), "0123456789", "behind {case}");
@@ -83,7 +83,7 @@ fn a_large_answer_is_whole() {
     }
 }
 
-/// RFC 9110 §6.5: how long PHP took for a body is known behind it.
+/// RFC 9110 §6.5: the time that PHP took for a body is known at its end.
 #[test]
 fn a_client_that_takes_trailers_is_told_behind_the_body_how_long_php_took() {
     let site = Site::with_php(&[CASES], |settings| settings.sites[0].development = true);
@@ -104,7 +104,7 @@ fn a_client_that_takes_trailers_is_told_behind_the_body_how_long_php_took() {
     assert_eq!((response.field("Trailer"), response.trailers.len()), (None, 0));
 }
 
-/// The application lied: what it wrote beyond its word is dropped, or the word is.
+/// Bytes beyond the announced length are dropped, or the length is.
 #[test]
 fn more_than_was_announced_does_not_reach_the_next_answer() {
     let site = site();
@@ -113,7 +113,7 @@ fn more_than_was_announced_does_not_reach_the_next_answer() {
     assert!(response.status == 502 || response.text() == "long" || response.text() == "longer than four");
 }
 
-/// The client must not take a part for the whole.
+/// The client must not take a part for the whole body.
 #[test]
 fn less_than_was_announced_is_no_complete_answer() {
     let site = site();
@@ -135,7 +135,7 @@ fn a_length_that_is_no_number_is_a_bad_gateway() {
     assert_eq!(ask(&mut client, "no_number").status, 502);
 }
 
-/// The application's own transfer coding means nothing: its bytes are the body.
+/// The application's own transfer coding is ignored: its bytes are the body.
 #[test]
 fn a_transfer_coding_of_the_application_is_not_believed() {
     let site = site();
@@ -189,7 +189,7 @@ fn a_stream_is_chunked_for_http_1_1_and_ends_with_the_connection_for_1_0() {
     assert!(response.field("Content-Length").is_some() || response.closes());
 }
 
-/// A client that has left does not keep the others waiting.
+/// Clients that leave do not keep the others waiting.
 #[test]
 fn clients_that_leave_in_the_middle_leave_the_workers() {
     let site = site();

@@ -1,4 +1,4 @@
-//! RFC 9112 §6: where a request ends. Every doubt is a refusal, and nothing behind it is executed.
+//! RFC 9112 §6: the end of a request. Every doubt is a refusal, and nothing after it is executed.
 
 use crate::site::{SMUGGLED, Site};
 
@@ -56,7 +56,7 @@ fn an_obfuscated_transfer_encoding_is_refused() {
     }
 }
 
-/// RFC 9112 §6.1: 501 for a coding we do not know.
+/// RFC 9112 §6.1: 501 for an unknown coding.
 #[test]
 fn a_well_formed_unknown_coding_is_not_implemented() {
     Site::start().assert_refused(
@@ -102,7 +102,7 @@ fn transfer_encoding_in_http_1_0_is_refused() {
     }
 }
 
-/// A refused framing on a GET closes as well: the method says nothing about the body.
+/// A refused framing closes the connection for GET as well: the method does not limit the body.
 #[test]
 fn a_get_with_two_framings_is_refused() {
     let site = Site::start();
@@ -111,7 +111,7 @@ fn a_get_with_two_framings_is_refused() {
     site.assert_refused(request, 400);
 }
 
-/// RFC 9110 §9.3.1: a GET may carry a body that means nothing; its bytes are still its own.
+/// RFC 9110 §9.3.1: a GET may carry a body without meaning; its bytes are not another request.
 #[test]
 fn the_body_of_a_get_is_not_the_next_request() {
     let site = Site::start();
@@ -127,7 +127,7 @@ fn the_body_of_a_get_is_not_the_next_request() {
     assert!(!site.log().contains("smuggled"));
 }
 
-/// CVE-2025-4366: the answer does not wait for the body, and the body is not taken for a request.
+/// CVE-2025-4366: the response does not wait for the body, and the body is not taken for a request.
 #[test]
 fn a_body_nobody_reads_is_drained_before_the_next_request() {
     let site = Site::start();
@@ -159,7 +159,7 @@ fn a_long_body_nobody_reads_closes_the_connection() {
     assert!(!site.log().contains("smuggled"));
 }
 
-/// A client that goes away inside a body leaves nothing behind.
+/// A client that leaves inside a body leaves nothing behind.
 #[test]
 fn a_body_that_ends_early_ends_the_connection() {
     let site = Site::start();

@@ -1,5 +1,5 @@
-//! RFC 9112 §7.1: chunked request bodies. The site has no use for a body, so each of these is read away (row 5); that
-//! it is understood shows in what the server takes for the next request.
+//! RFC 9112 §7.1: chunked request bodies. The site does not need the body, so it is discarded (row 5). The request that
+//! the server sees next shows if the body was parsed correctly.
 
 use crate::site::{SMUGGLED, Site};
 
@@ -53,7 +53,7 @@ fn trailers_are_dropped() {
     assert_eq!((next.status, next.text()), (200, "0123456789"));
 }
 
-/// CVE-2025-55315 among them. The response may be sent before all of the body has come, but no byte after the fault may
+/// CVE-2025-55315 among them. The response may be sent before the whole body has come, but no byte after the error may
 /// be executed.
 #[test]
 fn behind_a_malformed_chunk_nothing_is_executed() {
@@ -99,7 +99,7 @@ fn behind_a_malformed_chunk_nothing_is_executed() {
     }
 }
 
-/// What has come with the head is judged before a file is sent that needs no body.
+/// The part of a body that came with the head is checked before a file is sent.
 #[test]
 fn a_malformed_chunk_that_came_with_the_head_is_refused_before_a_file_is_sent() {
     let site = Site::start();
@@ -122,7 +122,7 @@ fn a_malformed_chunk_that_came_with_the_head_is_refused_before_a_file_is_sent() 
     assert_eq!(client.response().text(), "0123456789");
 }
 
-/// A file is not held back until a body has come that nobody wants: a fault that comes later ends the connection.
+/// A file does not wait for an unwanted body: an error that comes later ends the connection.
 #[test]
 fn a_malformed_chunk_that_comes_behind_the_answer_ends_the_connection() {
     let site = Site::start();
@@ -134,7 +134,7 @@ fn a_malformed_chunk_that_comes_behind_the_answer_ends_the_connection() {
     assert!(!site.log().contains("smuggled"));
 }
 
-/// An extension or a trailer section without end.
+/// An endless extension or trailer section.
 #[test]
 fn endless_extensions_and_trailers_end_the_connection() {
     let site = Site::start();
@@ -151,7 +151,7 @@ fn endless_extensions_and_trailers_end_the_connection() {
     assert!(!site.log().contains("smuggled"));
 }
 
-/// A chunked body without end is not drained forever.
+/// An endless chunked body is not drained forever.
 #[test]
 fn an_endless_chunked_body_nobody_reads_ends_the_connection() {
     let site = Site::start();

@@ -6,31 +6,31 @@ use std::time::Duration;
 
 use socket2::{Domain, Socket, Type};
 
-/// Far longer than any answer takes: only a server that hangs meets it.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Far longer than any response takes; only a server that hangs reaches it.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// One connection.
 pub(crate) struct Client {
     stream: TcpStream,
-    /// Read and not yet understood.
+    /// Bytes read and not yet parsed.
     input: Vec<u8>,
 }
 
-/// What the response answers; HEAD has no body whatever its fields say.
+/// The method of the request: a response to HEAD has no body whatever its fields say.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum To {
     Get,
     Head,
 }
 
-/// A response, taken apart.
+/// A parsed response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Response {
     pub(crate) status: u16,
-    /// The whole head, as it came.
+    /// The whole head as received.
     pub(crate) head: String,
     pub(crate) body: Vec<u8>,
-    /// The lines behind the body.
+    /// The trailer lines.
     pub(crate) trailers: Vec<String>,
 }
 
@@ -50,7 +50,7 @@ impl Response {
         std::str::from_utf8(&self.body).expect("a body of text")
     }
 
-    /// Whether the server said that it will close.
+    /// True if the server announced that it will close.
     pub(crate) fn closes(&self) -> bool {
         self.field("Connection") == Some("close")
     }
@@ -61,7 +61,7 @@ impl Client {
         Self::over(TcpStream::connect(address).expect("the server listens"))
     }
 
-    /// With a receive buffer that holds little: what is not read stays with the server.
+    /// Connects with a small receive buffer: bytes that are not read stay with the server.
     pub(crate) fn connect_narrow(address: SocketAddr) -> Self {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, None).expect("a socket");
         socket.set_recv_buffer_size(512 * 1024).expect("a small buffer");
@@ -70,8 +70,8 @@ impl Client {
     }
 
     fn over(stream: TcpStream) -> Self {
-        stream.set_read_timeout(Some(PATIENCE)).expect("a time-out can be set");
-        stream.set_write_timeout(Some(PATIENCE)).expect("a time-out can be set");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a time-out can be set");
+        stream.set_write_timeout(Some(TIMEOUT)).expect("a time-out can be set");
         stream.set_nodelay(true).expect("small pieces can be sent");
         Self {
             stream,
@@ -79,7 +79,7 @@ impl Client {
         }
     }
 
-    /// Sends all of it. A server that has closed already is no failure: the answer tells.
+    /// Sends all bytes. If the server has closed already, its response shows that.
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
         if let Err(error) = self.stream.write_all(bytes.as_ref()) {
             assert!(
@@ -89,7 +89,7 @@ impl Client {
         }
     }
 
-    /// Says that nothing further will come.
+    /// Closes the sending side.
     pub(crate) fn finish(&mut self) {
         self.stream.shutdown(Shutdown::Write).expect("our side can be closed");
     }
@@ -110,7 +110,7 @@ impl Client {
         self.response()
     }
 
-    /// The next response, `None` if the server closed instead.
+    /// The next response; `None` if the server closed instead.
     pub(crate) fn try_response(&mut self, to: To) -> Option<Response> {
         let end = loop {
             if let Some(at) = find(&self.input, b"\r\n\r\n") {
@@ -198,18 +198,18 @@ impl Client {
         std::mem::take(&mut self.input)
     }
 
-    /// Everything that comes before the server closes or is silent for so long.
+    /// Everything until the server closes, or is silent for `silence`.
     pub(crate) fn rest_within(&mut self, silence: Duration) -> Vec<u8> {
         while !self.is_silent_for(silence) && self.receive() {}
         std::mem::take(&mut self.input)
     }
 
-    /// Whether the server has nothing more to say and closes, or has closed.
+    /// True if the server sends nothing more and closes, or has closed.
     pub(crate) fn is_closed(&mut self) -> bool {
         self.input.is_empty() && !self.receive()
     }
 
-    /// Whether nothing further comes for a while, and the connection stays open.
+    /// True if nothing comes for a while and the connection stays open.
     pub(crate) fn is_silent_for(&mut self, time: Duration) -> bool {
         self.stream.set_read_timeout(Some(time)).expect("a time-out can be set");
         let mut byte = [0];
@@ -221,12 +221,12 @@ impl Client {
         };
         let silent = matches!(heard, Err(error) if is_time_out(error.kind()));
         self.stream
-            .set_read_timeout(Some(PATIENCE))
+            .set_read_timeout(Some(TIMEOUT))
             .expect("a time-out can be set");
         silent
     }
 
-    /// More bytes; `false` if there are no more.
+    /// Reads more bytes; false at the end.
     fn receive(&mut self) -> bool {
         let mut piece = [0; 16 * 1024];
         loop {

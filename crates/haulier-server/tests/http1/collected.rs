@@ -1,11 +1,11 @@
-//! RFC 9112 §6 and §7 for an application that wants the body: it gets all of it, or is never asked.
+//! RFC 9112 §6 and §7 for an application that needs the body: it gets all of it, or is never started.
 
 use std::time::Duration;
 
 use crate::client::{Client, To};
 use crate::site::{SMUGGLED, Site, at_some_pace, wait};
 
-/// Tells what PHP received.
+/// Shows what PHP received.
 const ECHO: (&str, &str) = (
     "echo.php",
     r#"<?php
@@ -103,7 +103,7 @@ fn a_body_larger_than_memory_keeps_is_whole() {
     }
 }
 
-/// The body is read before there is an answer, so the answer is the refusal.
+/// The body is read before the response is made, so the response is the refusal.
 #[test]
 fn a_malformed_chunk_is_refused_and_nothing_behind_it_is_executed() {
     let site = site();
@@ -153,7 +153,7 @@ fn trailers_are_not_merged_into_the_fields() {
     }
 }
 
-/// The host that the application sees is the one by which the site was found.
+/// The application sees the host by which the site was found.
 #[test]
 fn the_application_is_told_the_authority_of_the_target() {
     let site = site();
@@ -207,7 +207,7 @@ fn a_client_that_does_not_wait_gets_at_most_one_100() {
     );
 }
 
-/// The answer is 413, before the client is told to continue.
+/// The response is 413, before the client is told to continue.
 #[test]
 fn a_body_beyond_the_limit_is_refused_before_it_is_sent() {
     let site = Site::with_php(&[ECHO], |settings| settings.sites[0].limits.body = 1000);
@@ -232,7 +232,7 @@ fn a_body_beyond_the_limit_is_refused_before_it_is_sent() {
     assert!(!site.log().contains("smuggled"));
 }
 
-/// The limit holds for a body of unannounced length, too.
+/// The limit holds for a body of unknown length, too.
 #[test]
 fn a_chunked_body_beyond_the_limit_is_refused_once_it_is() {
     let site = Site::with_php(&[ECHO], |settings| settings.sites[0].limits.body = 1000);

@@ -128,7 +128,7 @@ fn conditions_are_judged_in_their_order() {
     }
 }
 
-/// RFC 9110 §13.2.1: what would not be answered with 2xx has no conditions.
+/// RFC 9110 §13.2.1: a request that would not be answered with 2xx has no conditions.
 #[test]
 fn a_missing_file_stays_missing() {
     let site = Site::start();

@@ -1,4 +1,4 @@
-//! RFC 9112 §9.3, §9.6: how long a connection lasts.
+//! RFC 9112 §9.3, §9.6: the life of a connection.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ fn close_is_honoured_in_any_case_and_place() {
     }
 }
 
-/// RFC 9112 §9.6: what comes after the last request is not processed.
+/// RFC 9112 §9.6: bytes after the last request are not processed.
 #[test]
 fn a_request_behind_close_is_not_executed() {
     let site = Site::start();
@@ -144,7 +144,7 @@ fn connections_that_break_off_leave_nothing_behind() {
             site.connect_narrow().send(request);
         }
     }
-    // They are accepted in their order, so after this answer all of them were.
+    // Connections are accepted in order, so all of them were accepted before this response.
     assert_eq!(site.ask(GET).status, 200);
     site.assert_connections_fall_to(0);
 }
@@ -181,7 +181,7 @@ fn draining_closes_idle_connections_and_finishes_the_others() {
     assert_eq!(idle.ask(GET).status, 200);
     let mut busy = site.connect_narrow();
     busy.send("GET /large.bin HTTP/1.1\r\nHost: a\r\n\r\n");
-    // Its head has come, so its response has begun; most of the body has no room yet.
+    // Its head has come, so the response has begun; most of the body is still waiting for room.
     let head = busy.try_response(To::Head).expect("a response");
     assert_eq!(head.status, 200);
     site.drain();
@@ -219,7 +219,7 @@ fn what_a_stop_breaks_off_before_its_answer_is_503() {
     assert!(client.is_closed());
 }
 
-/// A request that is not over: its connection is used.
+/// An incomplete request: its connection is in use.
 const BEGUN: &str = "GET /ten.txt HTTP/1.1\r\nHost: a\r\n";
 
 #[test]
@@ -269,7 +269,7 @@ fn a_thread_without_idle_connections_asks_the_others_for_room() {
         settings.limits.connections = 1;
         settings.limits.idle_timeout = FOR_EVER;
     });
-    // Each is idle on the thread that the kernel chose; the next one comes to any.
+    // Each is idle on the thread that the kernel chose; the next connection comes to any thread.
     let mut held = Vec::new();
     for _ in 0..24 {
         let mut client = site.connect();

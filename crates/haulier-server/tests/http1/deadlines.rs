@@ -1,4 +1,4 @@
-//! Deadlines (row 10). The waits here are short; the checks say "not before" and "at all", never "within".
+//! Timeouts (row 10). They are short here; the checks say "not before" and "at all", never "within".
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ fn now() -> Instant {
     Instant::now()
 }
 
-/// Slowloris: the deadline is for the whole head, not for a byte.
+/// Slowloris: the timeout is for the whole head, not for a byte.
 #[test]
 fn a_head_that_trickles_meets_its_deadline() {
     let site = Site::with_limits(|limits| limits.head_timeout = Duration::from_millis(600));
@@ -37,7 +37,7 @@ fn a_head_that_trickles_meets_its_deadline() {
     site.assert_connections_fall_to(0);
 }
 
-/// Requests that follow each other closely are many heads, not a slow one.
+/// Requests in quick succession are many heads, not a slow one.
 #[test]
 fn the_deadline_of_a_head_begins_anew_with_each_request() {
     at_some_pace(Duration::from_millis(250), |step| {
@@ -88,7 +88,7 @@ fn a_request_body_that_stalls_ends_the_connection() {
     site.assert_connections_fall_to(0);
 }
 
-/// Slow read: a client that takes nothing does not hold its connection.
+/// Slow read: a client that takes nothing does not keep its connection.
 #[test]
 fn a_client_that_does_not_read_is_cut_off() {
     let site = Site::with_limits(|limits| limits.send_timeout = Duration::from_millis(500));
@@ -99,7 +99,7 @@ fn a_client_that_does_not_read_is_cut_off() {
     assert!(client.rest().len() < crate::site::LARGE);
 }
 
-/// It never stalls for as long as a deadline, and would be served for ever.
+/// It never stalls for a whole timeout, and would be served for ever.
 #[test]
 fn a_client_that_takes_next_to_nothing_is_given_up() {
     let site = Site::with_limits(|limits| {

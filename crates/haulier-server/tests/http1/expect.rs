@@ -8,7 +8,7 @@ fn post(lines: &str) -> String {
     format!("POST /ten.txt HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\n{lines}\r\n")
 }
 
-/// A server that answers without the body must not take the body for a request, whether it comes or not.
+/// A server that responds without the body must not take the body for a request, sent or not.
 #[test]
 fn a_final_answer_instead_of_100_ends_the_connection() {
     let site = Site::start();

@@ -1,4 +1,4 @@
-//! RFC 9110 §7.2, RFC 9112 §3.2: who is asked (row 8).
+//! RFC 9110 §7.2, RFC 9112 §3.2: the host of a request (row 8).
 
 use tempfile::TempDir;
 

@@ -1,4 +1,4 @@
-//! Limits on what a request may be (row 11).
+//! Limits on requests (row 11).
 
 use crate::site::Site;
 
@@ -38,7 +38,7 @@ fn many_fields_are_refused() {
     site.assert_refused(get(5000), 431);
 }
 
-/// Empty lines before a request line are ignored, but not for ever.
+/// Empty lines before a request line are ignored, but not without limit.
 #[test]
 fn endless_empty_lines_are_refused() {
     let site = Site::start();
@@ -64,7 +64,7 @@ fn limits_are_what_the_settings_say() {
     site.assert_refused("GET / HTTP/1.1\r\nHost: a\r\nA: b\r\nC: d\r\nE: f\r\n\r\n", 431);
 }
 
-/// Heads in many small pieces are read again with each: it must not cost the square of their length.
+/// A head in many small pieces is parsed again with each; the cost must not be the square of its length.
 #[test]
 fn a_large_head_in_small_pieces_is_answered() {
     let site = Site::start();

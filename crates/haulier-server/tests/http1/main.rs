@@ -1,16 +1,16 @@
 //! HTTP/1.1 on the wire: raw bytes over real sockets against a whole server.
 //!
-//! The files stand in the order of RFC 9112, then RFC 9110. "Row" in a test's doc line is a row of the table of attacks
-//! in `docs/limits.md`. Behind whatever must be refused the tests send a request for `/smuggled.txt`, and neither an
-//! answer to it nor a line in the access log may appear.
+//! The files are in the order of RFC 9112, then RFC 9110. "Row" in a test's doc line is a row of the table of attacks
+//! in `docs/limits.md`. After each request to be refused the tests send one for `/smuggled.txt`; neither a response to
+//! it nor a line in the access log may appear.
 
 mod client;
 mod site;
 
-mod answers; // §6.3: what an application's answers become
+mod answers; // §6.3: responses of applications
 mod body_length; // §6
 mod chunked; // §7
-mod collected; // §6 and §7 again, for an application that wants the body
+mod collected; // §6 and §7 again, for an application that needs the body
 mod connection; // §9.3, §9.6
 mod deadlines;
 mod fields; // §5

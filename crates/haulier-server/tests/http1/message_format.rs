@@ -1,4 +1,4 @@
-//! RFC 9112 §2: lines, and what is no message at all.
+//! RFC 9112 §2: lines, and bytes that are no message at all.
 
 use crate::site::Site;
 
@@ -81,14 +81,14 @@ fn another_protocol_is_refused() {
     site.assert_refused(b"\xff\xfe\x00\x00\r\n\r\n", 400);
 }
 
-/// The preface of HTTP/2 where HTTP/2 is turned off; RFC 9113 §3.4 made it so that this fails.
+/// The preface of HTTP/2 with HTTP/2 turned off; RFC 9113 §3.4 designed it to fail.
 #[test]
 fn the_preface_of_http_2_is_refused_where_that_is_not_spoken() {
     let site = Site::start_with(|settings| settings.http2 = false);
     site.assert_refused("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505);
 }
 
-/// RFC 8446 §6: who greets with TLS is answered in TLS, by an alert.
+/// RFC 8446 §6: a TLS client gets a TLS alert.
 #[test]
 fn tls_is_told_that_it_is_not_spoken_here() {
     const GREETING: &[u8] = b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03";
@@ -98,7 +98,7 @@ fn tls_is_told_that_it_is_not_spoken_here() {
     client.send(GREETING);
     assert_eq!(client.rest(), ALERT);
     let mut late = site.connect();
-    // They are accepted in their order, so after this answer it was, with nothing to read on it.
+    // Connections are accepted in order, so this one was accepted before, with nothing to read.
     assert_eq!(site.get("/ten.txt", "").status, 200);
     late.send(GREETING);
     assert_eq!(late.rest(), ALERT);

@@ -24,7 +24,7 @@ fn head_is_get_without_the_body() {
     }
 }
 
-/// RFC 9110 §15.5.6: 405 says what is allowed.
+/// RFC 9110 §15.5.6: 405 lists the allowed methods.
 #[test]
 fn files_can_only_be_read() {
     let site = Site::start();
@@ -58,7 +58,7 @@ fn options_says_what_is_allowed() {
     }
 }
 
-/// RFC 9110 §9.3.6: we are no proxy, and what a client sends into its tunnel is nothing to us.
+/// RFC 9110 §9.3.6: haulier is no proxy; bytes for the tunnel are ignored.
 #[test]
 fn connect_opens_no_tunnel() {
     let site = Site::start();

@@ -1,4 +1,4 @@
-//! RFC 9112 §9.3.2: several requests before the first answer.
+//! RFC 9112 §9.3.2: several requests before the first response.
 
 use crate::site::{Site, large};
 

@@ -67,7 +67,7 @@ fn a_range_beyond_the_end_is_not_satisfiable() {
     }
 }
 
-/// RFC 9110 §14.2: what is malformed or of another unit is ignored.
+/// RFC 9110 §14.2: a malformed range, or one of another unit, is ignored.
 #[test]
 fn a_range_that_is_none_is_ignored() {
     let site = Site::start();
@@ -137,7 +137,7 @@ fn parts_of_a_large_file_are_exact_and_the_connection_goes_on() {
     );
 }
 
-/// CVE-2011-3192: a small request does not make a huge answer.
+/// CVE-2011-3192: a small request does not cause a huge response.
 #[test]
 fn many_or_overlapping_ranges_get_the_whole_file() {
     let site = Site::start();
@@ -186,7 +186,7 @@ fn if_range_names_the_version_the_range_is_of() {
     assert_eq!(site.get("/ten.txt", &format!("If-Range: {tag}\r\n")).status, 200);
 }
 
-/// The parts of a multipart/byteranges answer: Content-Range and content.
+/// The parts of a multipart/byteranges response: Content-Range and content.
 fn parts(response: &Response) -> Vec<(String, Vec<u8>)> {
     let kind = response.field("Content-Type").expect("a type");
     let boundary = kind

@@ -75,7 +75,7 @@ fn targets_of_no_known_form_are_refused() {
     }
 }
 
-/// The path is decoded once, and none leaves the root.
+/// The path is decoded once, and never leaves the root.
 #[test]
 fn a_path_means_one_thing_in_every_spelling() {
     let site = Site::start();

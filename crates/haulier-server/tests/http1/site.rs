@@ -16,34 +16,34 @@ use tempfile::TempDir;
 
 use crate::client::{Client, Response};
 
-/// What is sent behind a request that must be refused.
+/// Sent after a request that must be refused.
 pub(crate) const SMUGGLED: &str = "GET /smuggled.txt HTTP/1.1\r\nHost: a\r\n\r\n";
 
-/// Length of `/large.bin`: more than socket buffers on both sides hold.
+/// Length of `/large.bin`: more than the socket buffers of both sides hold.
 pub(crate) const LARGE: usize = 16 * 1024 * 1024;
 
-/// 2001-09-09: long enough ago for its date to be a strong validator.
+/// 2001-09-09: long enough ago that the date is a strong validator.
 pub(crate) const MODIFIED: u64 = 1_000_000_000;
 
-/// A running server. When it goes, its log must hold no panic.
+/// A running server. When dropped, its log must contain no panic.
 pub(crate) struct Site {
     address: SocketAddr,
     server: Option<RunningServer>,
     log: LogLines,
     root: TempDir,
-    /// The workers, and where they listen.
+    /// The workers, and the directory of their socket.
     php: Option<(Arc<Pool>, TempDir)>,
-    /// How many requests were made to mark a place in the log.
+    /// Number of requests made to mark a place in the log.
     marks: AtomicUsize,
 }
 
 impl Site {
-    /// With the limits and deadlines a server has by default.
+    /// Starts with default limits.
     pub(crate) fn start() -> Self {
         Self::start_with(|_| {})
     }
 
-    /// With some settings changed.
+    /// Starts with changed settings.
     pub(crate) fn start_with(change: impl FnOnce(&mut ServerSettings)) -> Self {
         let root = TempDir::new().expect("a temporary directory");
         write_files(root.path());
@@ -64,7 +64,7 @@ impl Site {
         }
     }
 
-    /// With PHP behind it: `scripts` are names and sources beside the files.
+    /// Starts with PHP: `scripts` are names and sources beside the files.
     pub(crate) fn with_php(scripts: &[(&str, &str)], change: impl FnOnce(&mut ServerSettings)) -> Self {
         let sockets = TempDir::new().expect("a temporary directory");
         let pool = Pool::start(pool_settings(sockets.path())).expect("php-cgi, which `make test` installs");
@@ -81,7 +81,7 @@ impl Site {
         site
     }
 
-    /// With these limits instead.
+    /// Starts with changed limits.
     pub(crate) fn with_limits(change: impl FnOnce(&mut Limits)) -> Self {
         Self::start_with(|settings| change(&mut settings.limits))
     }
@@ -98,7 +98,7 @@ impl Site {
         Client::connect(self.address())
     }
 
-    /// A client that takes in little while it does not read.
+    /// A client with a small receive buffer.
     pub(crate) fn connect_narrow(&self) -> Client {
         Client::connect_narrow(self.address)
     }
@@ -113,7 +113,7 @@ impl Site {
         self.ask(format!("GET {target} HTTP/1.1\r\nHost: a\r\n{lines}\r\n"))
     }
 
-    /// Checks that the server answers this with one response of this status, says that it closes, and does.
+    /// Checks that the server refuses this with one response of this status, announces the close, and closes.
     pub(crate) fn assert_refused(&self, request: impl AsRef<[u8]>, status: u16) {
         let request = request.as_ref();
         let shown = request[..request.len().min(300)].escape_ascii();
@@ -130,8 +130,8 @@ impl Site {
         );
     }
 
-    /// The lines of the access log about all that was answered so far. Lines are written behind the answers, in their
-    /// order: so when that of one more request is there, those before it are.
+    /// The log lines about all requests answered so far. Lines are written after the responses, in order, so the line
+    /// of one more request is the last.
     pub(crate) fn log(&self) -> String {
         let mark = format!("/mark-{}", self.marks.fetch_add(1, Ordering::Relaxed));
         self.get(&mark, "");
@@ -140,7 +140,7 @@ impl Site {
         lines.collect()
     }
 
-    /// The access log, once there is enough in it.
+    /// The access log, once `is_enough` holds.
     #[track_caller]
     pub(crate) fn log_until(&self, is_enough: impl Fn(&str) -> bool) -> String {
         for _ in 0..12_000 {
@@ -153,7 +153,7 @@ impl Site {
         panic!("no more in the log than: {}", self.log.text());
     }
 
-    /// Open connections once they are no more than `most`; waits for the server to notice.
+    /// Waits until at most `most` connections are open.
     pub(crate) fn assert_connections_fall_to(&self, most: usize) {
         let server = self.server.as_ref().expect("a running server");
         for _ in 0..6000 {
@@ -165,17 +165,17 @@ impl Site {
         panic!("{} connections are still open", server.active());
     }
 
-    /// Serves on, and says that it will end.
+    /// Announces the end, and goes on serving.
     pub(crate) fn announce_end(&self) {
         self.server.as_ref().expect("a running server").announce_end();
     }
 
-    /// Breaks off what runs.
+    /// Cuts off active requests.
     pub(crate) fn abort(&mut self) {
         self.server.take().expect("a running server").abort();
     }
 
-    /// Stops accepting and finishes what runs.
+    /// Stops accepting and finishes active requests.
     pub(crate) fn drain(&self) {
         self.server.as_ref().expect("a running server").drain();
     }
@@ -200,13 +200,13 @@ impl Drop for Site {
     }
 }
 
-/// Blocks the test's own thread.
+/// Blocks the test's thread.
 pub(crate) fn wait(time: Duration) {
     std::thread::sleep(time);
 }
 
-/// Runs a test whose client has to be in time itself: with the time between its steps as given, and if that fails, with
-/// four and sixteen times as much. A machine that stalls spoils one of them, a server that is wrong fails at every pace.
+/// Runs a test whose client itself must keep time: with steps of the given length, then of four and sixteen times that.
+/// A stalled machine spoils one run, a wrong server fails all.
 pub(crate) fn at_some_pace(step: Duration, test: impl Fn(Duration)) {
     let is_right = |pace| catch_unwind(AssertUnwindSafe(|| test(pace))).is_ok();
     if !is_right(step) && !is_right(4 * step) {
@@ -214,7 +214,7 @@ pub(crate) fn at_some_pace(step: Duration, test: impl Fn(Duration)) {
     }
 }
 
-/// What the log wrote.
+/// The lines of the log.
 #[derive(Debug, Clone, Default)]
 struct LogLines(Arc<Mutex<Vec<u8>>>);
 
@@ -245,7 +245,7 @@ fn write_files(root: &Path) {
     write(root, "large.bin", large());
 }
 
-/// The content of `/large.bin`: no two neighbouring pages are alike.
+/// The content of `/large.bin`: no two neighbouring pages are equal.
 pub(crate) fn large() -> &'static [u8] {
     static CONTENT: OnceLock<Vec<u8>> = OnceLock::new();
     CONTENT.get_or_init(|| (0..LARGE).map(|place| (place / 4096 + place) as u8).collect())

@@ -1,4 +1,4 @@
-//! Clients that take too long.
+//! Timeouts of slow clients.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! RFC 9113 §10.5, rows 24 and 25: too much of what is harmless by itself. How much memory that costs is asked of the
-//! real binary, in the end-to-end tests.
+//! RFC 9113 §10.5, rows 24 and 25: too many frames of a harmless kind. The end-to-end tests measure the memory of the
+//! real binary.
 
 use haulier_proto::h2::error::ErrorCode;
 use haulier_proto::h2::frame::{END_HEADERS, END_STREAM, Kind, PRIORITY};
@@ -7,7 +7,7 @@ use haulier_proto::h2::frame::{END_HEADERS, END_STREAM, Kind, PRIORITY};
 use crate::peer::{Peer, block, data, frame, head, ping, reset, window_update};
 use crate::site::Site;
 
-/// Sends what `make` makes for each stream until the server has enough of it.
+/// Sends the frames of `make` for each stream until the server ends the connection.
 fn assert_enough(site: &Site, most: u32, mut make: impl FnMut(u32) -> Vec<u8>) {
     let mut peer = Peer::connect(site);
     for number in 0..most {
@@ -37,7 +37,7 @@ fn making_us_reset_ends_the_connection() {
     });
 }
 
-/// CVE-2019-9512 and its kin.
+/// CVE-2019-9512 and similar ones.
 #[test]
 fn frames_that_carry_nothing_end_the_connection() {
     let site = Site::start();
@@ -64,7 +64,7 @@ fn continuation_without_end_ends_the_connection() {
     });
 }
 
-/// CVE-2016-6581, CVE-2026-49975: one byte stands for a long line.
+/// CVE-2016-6581, CVE-2026-49975: one byte refers to a long line.
 #[test]
 fn a_bomb_of_references_is_431_and_the_connection_lives() {
     let site = Site::start();
@@ -88,7 +88,7 @@ fn a_stream_that_depends_on_itself_ends_the_connection() {
     peer.assert_ends_with(ErrorCode::PROTOCOL_ERROR);
 }
 
-/// What uploads hold in memory is bounded by the connection's window, whoever reads them.
+/// The connection's window limits the memory of uploads, whoever reads them.
 #[test]
 fn more_than_the_window_ends_the_connection() {
     let site = Site::start();
@@ -99,7 +99,7 @@ fn more_than_the_window_ends_the_connection() {
         peer.send(data(stream, &[0; 16_384], false));
         sent += 16_384;
     }
-    // The answer came without the body, so what is sent behind it counts for the connection alone.
+    // The response came without the body, so its later bytes count for the connection alone.
     peer.answer_until(stream, |answer| answer.complete);
     peer.assert_alive();
 }

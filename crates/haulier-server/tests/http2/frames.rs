@@ -1,4 +1,4 @@
-//! RFC 9113 §4 and §6: frames, as far as the driver has a part in them.
+//! RFC 9113 §4 and §6: frames, as far as the driver handles them.
 
 use haulier_proto::h2::error::ErrorCode;
 use haulier_proto::h2::frame::{ACK, END_HEADERS, END_STREAM, Kind};

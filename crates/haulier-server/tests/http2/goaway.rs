@@ -1,4 +1,4 @@
-//! RFC 9113 §6.8: how a connection ends without losing a request.
+//! RFC 9113 §6.8: the end of a connection, without losing a request.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::site::{Site, at_some_pace, wait};
 
 const GATE: &str = "<?php while (!file_exists(__DIR__ . '/go')) { usleep(5000); clearstatcache(); } echo 'open';";
 
-/// Reads the announcement of an end, answers its PING, and reads the last word.
+/// Reads the first GOAWAY, acknowledges its PING, and reads the last GOAWAY.
 fn assert_farewell(peer: &mut Peer, last: u32) {
     let announced = peer.control(Kind::GoAway);
     assert_eq!(
@@ -26,7 +26,7 @@ fn assert_farewell(peer: &mut Peer, last: u32) {
 
 #[test]
 fn a_drain_answers_what_runs_and_what_was_under_way() {
-    // The server waits a second for the answer to its PING, whatever the pace.
+    // The server waits a second for the acknowledgement of its PING, whatever the pace.
     at_some_pace(Duration::ZERO, |_| {
         let site = Site::with_php(&[("gate.php", GATE)], |_| {});
         let mut peer = Peer::connect(&site);
@@ -35,7 +35,7 @@ fn a_drain_answers_what_runs_and_what_was_under_way() {
         site.drain();
         let announced = peer.control(Kind::GoAway);
         assert_eq!(announced.last_stream(), 0x7fff_ffff);
-        // The client had not read that when it sent this.
+        // The client had not read GOAWAY when it sent this.
         peer.assert_alive();
         let ping = peer.control(Kind::Ping);
         peer.send(pong(&ping));

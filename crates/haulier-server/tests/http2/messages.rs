@@ -6,7 +6,7 @@ use haulier_proto::h2::frame::{END_HEADERS, END_STREAM, Kind};
 use crate::peer::{Peer, data, frame};
 use crate::site::{Site, large};
 
-/// Says what PHP was told of a request.
+/// Shows the request as PHP received it.
 const ECHO: &str =
     "<?php echo json_encode(array_intersect_key($_SERVER, array_flip(['SERVER_PROTOCOL', 'REQUEST_METHOD',
     'REQUEST_URI', 'HTTP_HOST', 'HTTP_COOKIE', 'CONTENT_LENGTH', 'HTTP_X_MINE', 'REQUEST_SCHEME']))), ' ',
@@ -189,7 +189,7 @@ fn what_could_become_another_line_or_word_resets_its_stream() {
     ];
     let mut requests: Vec<Vec<u8>> = Vec::new();
     for (name, value) in bad_fields {
-        // `encode` lowers names and drops fields of a connection: such a line is written by hand.
+        // `encode` lowers names and drops connection fields, so this line is written by hand.
         let mut block = crate::peer::block("GET", "/echo.php", &[]);
         block.extend([0x00, name.len() as u8]);
         block.extend(name.as_bytes());

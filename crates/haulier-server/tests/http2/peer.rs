@@ -1,4 +1,4 @@
-//! A client that sends exactly the frames it is given, and sorts what comes back by stream.
+//! A client that sends exactly the frames it is given, and sorts the server's frames by stream.
 
 use std::collections::HashMap;
 use std::io::{ErrorKind, Read, Write};
@@ -16,24 +16,24 @@ use socket2::{Domain, Socket, Type};
 
 use crate::site::Site;
 
-/// Far longer than any answer takes: only a server that hangs meets it.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Far longer than any response takes; only a server that hangs reaches it.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// One connection.
 pub(crate) struct Peer {
     stream: TcpStream,
-    /// Read and not yet understood.
+    /// Bytes read and not yet parsed.
     input: Vec<u8>,
     decoder: Decoder,
     next: u32,
     answers: HashMap<u32, Answer>,
-    /// All frames that belong to no answer, as they came.
+    /// Frames that belong to no response, as received.
     pub(crate) control: Vec<Frame>,
-    /// Windows are opened again as data comes.
+    /// True if windows are opened again as data comes.
     reads: bool,
 }
 
-/// One frame as it came.
+/// A frame as received.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub(crate) kind: Kind,
@@ -56,16 +56,16 @@ impl Frame {
     }
 }
 
-/// What came on one stream.
+/// The response on one stream.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Answer {
     /// Interim heads.
     pub(crate) interim: Vec<Vec<(String, String)>>,
-    /// The lines of the head but `:status`.
+    /// The fields of the head without `:status`.
     pub(crate) fields: Vec<(String, String)>,
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
-    /// The lines behind the body.
+    /// The trailers.
     pub(crate) trailers: Vec<(String, String)>,
     /// END_STREAM came.
     pub(crate) complete: bool,
@@ -90,7 +90,7 @@ impl Answer {
         self.complete || self.reset.is_some()
     }
 
-    /// Checks that all of it came, with this status.
+    /// Checks that it is complete, with this status.
     #[track_caller]
     pub(crate) fn expect(self, status: u16) -> Self {
         assert!(self.complete && self.status == status, "not a whole {status}: {self:?}");
@@ -99,19 +99,19 @@ impl Answer {
 }
 
 impl Peer {
-    /// Connects and says what a client says first.
+    /// Connects and sends the preface with SETTINGS.
     pub(crate) fn connect(site: &Site) -> Self {
         Self::connect_with(site, &[])
     }
 
-    /// With these settings.
+    /// Connects with these settings.
     pub(crate) fn connect_with(site: &Site, settings: &[(u16, u32)]) -> Self {
         let mut peer = Self::silent(site.address());
         peer.send(hello(settings));
         peer
     }
 
-    /// With a receive buffer that holds little: what is not read stays with the server.
+    /// Connects with a small receive buffer: bytes that are not read stay with the server.
     pub(crate) fn connect_narrow(site: &Site, settings: &[(u16, u32)]) -> Self {
         let address = site.address();
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, None).expect("a socket");
@@ -122,14 +122,14 @@ impl Peer {
         peer
     }
 
-    /// Connects and says nothing.
+    /// Connects and sends nothing.
     pub(crate) fn silent(address: SocketAddr) -> Self {
         Self::over(TcpStream::connect(address).expect("the server listens"))
     }
 
     fn over(stream: TcpStream) -> Self {
-        stream.set_read_timeout(Some(PATIENCE)).expect("a time-out can be set");
-        stream.set_write_timeout(Some(PATIENCE)).expect("a time-out can be set");
+        stream.set_read_timeout(Some(TIMEOUT)).expect("a time-out can be set");
+        stream.set_write_timeout(Some(TIMEOUT)).expect("a time-out can be set");
         stream.set_nodelay(true).expect("small pieces can be sent");
         Self {
             stream,
@@ -142,12 +142,12 @@ impl Peer {
         }
     }
 
-    /// Opens no window any more.
+    /// Opens no windows from now on.
     pub(crate) fn stop_reading(&mut self) {
         self.reads = false;
     }
 
-    /// Sends all of it. A server that has closed already is no failure: the answer tells.
+    /// Sends all bytes. If the server has closed already, its frames show that.
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
         if let Err(error) = self.stream.write_all(bytes.as_ref()) {
             assert!(
@@ -175,18 +175,18 @@ impl Peer {
         self.request("GET", path, &[], true)
     }
 
-    /// GETs a path and reads the answer.
+    /// GETs a path and reads the response.
     pub(crate) fn fetch(&mut self, path: &str) -> Answer {
         let stream = self.get(path);
         self.answer(stream)
     }
 
-    /// Reads until the answer of this stream is over.
+    /// Reads the response of a stream to its end.
     pub(crate) fn answer(&mut self, stream: u32) -> Answer {
         self.answer_until(stream, Answer::is_over)
     }
 
-    /// Reads until so much of an answer has come.
+    /// Reads a response until `is_enough` holds.
     pub(crate) fn answer_until(&mut self, stream: u32, is_enough: impl Fn(&Answer) -> bool) -> Answer {
         loop {
             let answer = self.answers.entry(stream).or_default();
@@ -198,12 +198,12 @@ impl Peer {
         }
     }
 
-    /// What has come on a stream so far.
+    /// The part of a response that has come so far.
     pub(crate) fn so_far(&self, stream: u32) -> Answer {
         self.answers.get(&stream).cloned().unwrap_or_default()
     }
 
-    /// Reads until a frame of this kind comes that belongs to no answer.
+    /// Reads until a frame of this kind comes outside of responses.
     pub(crate) fn control(&mut self, kind: Kind) -> Frame {
         loop {
             if let Some(at) = self.control.iter().position(|frame| frame.kind == kind) {
@@ -213,7 +213,7 @@ impl Peer {
         }
     }
 
-    /// The frames left until the server closes.
+    /// The remaining frames until the server closes.
     pub(crate) fn rest(&mut self) -> Vec<Frame> {
         let mut frames = Vec::new();
         while let Some(frame) = self.frame() {
@@ -233,18 +233,18 @@ impl Peer {
         );
     }
 
-    /// Checks that the connection still answers.
+    /// Checks that the connection still serves.
     #[track_caller]
     pub(crate) fn assert_alive(&mut self) {
         self.fetch("/ten.txt").expect(200);
     }
 
-    /// Says that nothing further will come.
+    /// Closes the sending side.
     pub(crate) fn finish(&mut self) {
         self.stream.shutdown(Shutdown::Write).expect("our side can be closed");
     }
 
-    /// Whether a stream has no answer before these bytes are sent, and has one afterwards.
+    /// True if a stream has no response before these bytes are sent, and has one afterwards.
     pub(crate) fn is_answered_only_after(&mut self, stream: u32, bytes: Vec<u8>) -> bool {
         self.assert_alive();
         let early = self.so_far(stream).status;
@@ -252,7 +252,7 @@ impl Peer {
         early == 0 && self.answer(stream).complete
     }
 
-    /// The next frame, `None` if the server closed instead.
+    /// The next frame; `None` if the server closed instead.
     pub(crate) fn frame(&mut self) -> Option<Frame> {
         let head = loop {
             if let Some(head) = FrameHead::parse(&self.input)
@@ -330,7 +330,7 @@ impl Peer {
         }
     }
 
-    /// More bytes; `false` if there are no more.
+    /// Reads more bytes; false at the end.
     fn receive(&mut self) -> bool {
         let mut piece = [0; 16 * 1024];
         loop {
@@ -414,7 +414,7 @@ pub(crate) fn ping(opaque: [u8; 8], flags: u8) -> Vec<u8> {
     frame(Kind::Ping, flags, 0, &opaque)
 }
 
-/// The answer to a PING of the server.
+/// The acknowledgement of a PING.
 pub(crate) fn pong(ping: &Frame) -> Vec<u8> {
     frame(Kind::Ping, ACK, 0, &ping.payload)
 }

@@ -1,4 +1,4 @@
-//! RFC 9113 §3: where HTTP/2 begins.
+//! RFC 9113 §3: the start of HTTP/2.
 
 use std::net::Ipv4Addr;
 
@@ -83,7 +83,7 @@ fn a_preface_that_goes_wrong_behind_its_first_line_ends_the_connection() {
     );
 }
 
-/// §3.4, and RFC 9112 §2.2: only what appears to be HTTP gets a 400.
+/// §3.4, and RFC 9112 §2.2: only bytes that appear to be HTTP get a 400.
 #[test]
 fn a_preface_of_something_else_ends_the_connection_without_a_word() {
     let site = Site::start();

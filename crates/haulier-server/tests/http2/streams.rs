@@ -1,4 +1,4 @@
-//! RFC 9113 §5: streams beside each other.
+//! RFC 9113 §5: concurrent streams.
 
 use haulier_proto::h2::error::ErrorCode;
 
@@ -47,7 +47,7 @@ fn a_slow_script_holds_nobody_else_up() {
     assert_eq!(peer.answer(slow).expect(200).text(), "open");
 }
 
-/// All bodies wait for their windows, which open in one write: whoever is served first is the server's choice alone.
+/// All bodies wait for their windows, which open in one write, so the order is the server's choice.
 #[test]
 fn large_bodies_take_turns() {
     let site = Site::start();

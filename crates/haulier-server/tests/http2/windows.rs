@@ -64,7 +64,7 @@ fn an_upload_of_many_windows_arrives_whole() {
     assert!(peer.answer(stream).expect(200).text().starts_with("3000000 "));
 }
 
-/// A body that the client does not take is not held forever.
+/// A body that the client does not take is not kept forever.
 #[test]
 fn a_stream_whose_window_stays_shut_is_reset_and_the_connection_lives() {
     let site = Site::with_limits(|limits| limits.send_timeout = Duration::from_millis(300));
