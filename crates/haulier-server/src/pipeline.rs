@@ -56,7 +56,7 @@ pub(crate) enum Handling {
     reason = "the large variant is the usual one: a box would cost it an allocation"
 )]
 enum Decision {
-    Answer(Response),
+    Respond(Response),
     /// Run PHP, in the site or in one mounted in it.
     Run(Box<(Arc<Site>, PhpCall)>),
     /// Wait for the image service.
@@ -87,15 +87,15 @@ pub(crate) fn serve(thread: &Rc<Thread>, mut request: Request) -> Handling {
             response,
         });
     };
-    answer_for(thread, site, request)
+    serve_site(thread, site, request)
 }
 
 /// Like [`serve`], for a known site.
-pub(crate) fn answer_for(thread: &Rc<Thread>, site: Arc<Site>, request: Request) -> Handling {
+pub(crate) fn serve_site(thread: &Rc<Thread>, site: Arc<Site>, request: Request) -> Handling {
     request.exchange.set_timeouts(site.settings.limits.timeouts.as_ref());
     let in_flight = Some(InFlight::request(&thread.serving().counters, site.series));
     match decide(thread, &site, &request, None, Pass::First) {
-        Decision::Answer(response) if !error_document::is_wanted(&site, &response) => {
+        Decision::Respond(response) if !error_document::is_wanted(&site, &response) => {
             Handling::Ready(finish(request, site, in_flight, response))
         }
         decision => Handling::Later(Box::pin(run(Rc::clone(thread), request, site, in_flight, decision))),
@@ -116,10 +116,10 @@ fn decide(thread: &Thread, site: &Arc<Site>, request: &Request, local: Option<&[
         } else {
             405
         };
-        return Decision::Answer(Response::new(status, Handler::Static).with("Allow", "GET, HEAD, POST, OPTIONS"));
+        return Decision::Respond(Response::new(status, Handler::Static).with("Allow", "GET, HEAD, POST, OPTIONS"));
     }
     let Ok(path) = path::normalize(raw_path) else {
-        return Decision::Answer(refused(site, request, 400, Some(Reason::BadPath)));
+        return Decision::Respond(refused(site, request, 400, Some(Reason::BadPath)));
     };
     let routes = site.routes.find(&path);
     let context = RequestContext {
@@ -136,7 +136,7 @@ fn decide(thread: &Thread, site: &Arc<Site>, request: &Request, local: Option<&[
         return early.into();
     }
     let Some(rewritten) = rewrite::find(site, &path, query) else {
-        return answer(&context);
+        return choose_handler(&context);
     };
     let routes = site.routes.find(&rewritten.path);
     let context = RequestContext {
@@ -147,12 +147,12 @@ fn decide(thread: &Thread, site: &Arc<Site>, request: &Request, local: Option<&[
     };
     match filter::on_path(&context) {
         Some(early) => early.into(),
-        None => answer(&context),
+        None => choose_handler(&context),
     }
 }
 
 /// Looks the path up and chooses a handler.
-fn answer(context: &RequestContext<'_>) -> Decision {
+fn choose_handler(context: &RequestContext<'_>) -> Decision {
     let &RequestContext {
         site, request, path, ..
     } = context;
@@ -165,26 +165,26 @@ fn answer(context: &RequestContext<'_>) -> Decision {
                 return started.into();
             }
             let now = context.thread.io.clock.coarse();
-            Decision::Answer(files::respond(&context.owner().files, &request.head, &entry, now))
+            Decision::Respond(files::respond(&context.owner().files, &request.head, &entry, now))
         }
         Found::Script(script) => match filter::on_script(context, &script) {
             ControlFlow::Break(early) => early.into(),
             ControlFlow::Continue(asks_password) => run_script(context, script, asks_password),
         },
-        Found::SlashMissing => Decision::Answer(redirect::add_slash(path, context.query)),
+        Found::SlashMissing => Decision::Respond(redirect::add_slash(path, context.query)),
         Found::Directory if site.settings.files.listing => {
-            Decision::Answer(listing::respond(context.owner(), context.inside(), &request.head))
+            Decision::Respond(listing::respond(context.owner(), context.inside(), &request.head))
         }
         Found::Directory | Found::Missing => front_controller(context),
         Found::Denied => {
             let mut response = refused(site, request, 404, None);
             response.trace.handler = Handler::Denied;
-            Decision::Answer(response)
+            Decision::Respond(response)
         }
         Found::Failed(error) => {
             tracing::error!(site = site.settings.name, %error, path = %String::from_utf8_lossy(path), "cannot open a file");
             let (status, reason) = error_page::of_file(&error);
-            Decision::Answer(refused(site, request, status, reason))
+            Decision::Respond(refused(site, request, status, reason))
         }
     }
 }
@@ -195,15 +195,15 @@ fn front_controller(context: &RequestContext<'_>) -> Decision {
         Some(Found::Script(script)) => run_script(context, script, context.routes.users.is_some()),
         Some(Found::File(entry)) => {
             let now = context.thread.io.clock.coarse();
-            Decision::Answer(files::respond(&context.owner().files, &context.request.head, &entry, now))
+            Decision::Respond(files::respond(&context.owner().files, &context.request.head, &entry, now))
         }
-        Some(_) => Decision::Answer(refused(
+        Some(_) => Decision::Respond(refused(
             context.site,
             context.request,
             500,
             Some(Reason::FrontControllerMissing),
         )),
-        None => Decision::Answer(refused(context.site, context.request, 404, None)),
+        None => Decision::Respond(refused(context.site, context.request, 404, None)),
     }
 }
 
@@ -245,7 +245,7 @@ async fn run(
     in_flight: Option<InFlight>,
     decision: Decision,
 ) -> AnsweredRequest {
-    let response = unless_cut(&thread, pin!(answered(&thread, &request, &site, decision))).await;
+    let response = unless_cut(&thread, pin!(respond(&thread, &request, &site, decision))).await;
     let response = response.unwrap_or_else(|| refused(&site, &request, 503, Some(Reason::ServerStopped)));
     finish(request, site, in_flight, response)
 }
@@ -259,28 +259,28 @@ async fn unless_cut<T>(thread: &Thread, mut work: Pin<&mut impl Future<Output = 
     .await
 }
 
-async fn answered(thread: &Rc<Thread>, request: &Request, site: &Arc<Site>, mut decision: Decision) -> Response {
+async fn respond(thread: &Rc<Thread>, request: &Request, site: &Arc<Site>, mut decision: Decision) -> Response {
     let mut local = None;
     for _ in 0..=MOST_PASSES {
         match decision {
-            Decision::Answer(response) => {
+            Decision::Respond(response) => {
                 return error_document::apply(thread, site, request, response).await;
             }
             Decision::Check(check) => {
                 if check.run().await {
                     decision = decide(thread, site, request, local.as_deref(), Pass::Internal);
                 } else {
-                    decision = Decision::Answer(basic_auth::ask(site, request));
+                    decision = Decision::Respond(basic_auth::ask(site, request));
                 }
             }
             Decision::Image(call) => {
                 let response = image::respond(thread, site, request, *call).await;
-                decision = Decision::Answer(response);
+                decision = Decision::Respond(response);
             }
             Decision::Run(run) => {
                 let (owner, call) = *run;
                 match php::respond(thread, &owner, request, &call).await {
-                    PhpOutcome::Response(response) => decision = Decision::Answer(response),
+                    PhpOutcome::Response(response) => decision = Decision::Respond(response),
                     PhpOutcome::Local(target) => {
                         decision = decide(thread, site, request, Some(&target), Pass::Internal);
                         local = Some(target);
@@ -295,7 +295,7 @@ async fn answered(thread: &Rc<Thread>, request: &Request, site: &Arc<Site>, mut 
 impl From<Started> for Decision {
     fn from(started: Started) -> Self {
         match started {
-            Started::Response(response) => Self::Answer(response),
+            Started::Response(response) => Self::Respond(response),
             Started::Waiting(call) => Self::Image(Box::new(call)),
         }
     }
@@ -304,7 +304,7 @@ impl From<Started> for Decision {
 impl From<EarlyResponse> for Decision {
     fn from(early: EarlyResponse) -> Self {
         match early {
-            EarlyResponse::Response(response) => Self::Answer(response),
+            EarlyResponse::Response(response) => Self::Respond(response),
             EarlyResponse::Check(check) => Self::Check(check),
         }
     }

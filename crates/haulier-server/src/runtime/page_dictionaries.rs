@@ -53,7 +53,7 @@ pub(super) async fn keep_fresh(thread: Rc<Thread>) {
 /// A description for the log.
 async fn page(thread: &Rc<Thread>, site: &Arc<Site>, target: &str) -> Result<Bytes, String> {
     let request = request(thread, site, target).ok_or("its path is none")?;
-    let answered = match pipeline::answer_for(thread, Arc::clone(site), request) {
+    let answered = match pipeline::serve_site(thread, Arc::clone(site), request) {
         Handling::Ready(answered) => answered,
         Handling::Later(answered) => answered.await,
     };
