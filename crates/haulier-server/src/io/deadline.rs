@@ -193,11 +193,11 @@ impl Deadlines {
         count
     }
 
-    fn sweep(&self, context: impl Fn(&dyn Watched)) {
+    fn sweep(&self, action: impl Fn(&dyn Watched)) {
         self.watched.borrow_mut().retain(|weak| {
             let connection = weak.upgrade();
             connection.is_some_and(|connection| {
-                context(&*connection);
+                action(&*connection);
                 true
             })
         });

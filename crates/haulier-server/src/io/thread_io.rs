@@ -22,7 +22,7 @@ pub(crate) struct Io {
     pub(crate) scratch: Rc<Scratch>,
     pub(crate) deadlines: Deadlines,
     pub(crate) gate: Arc<Gate>,
-    /// Connections end after their current request.
+    /// Connections end after their next response.
     pub(crate) draining: Cell<bool>,
     /// Active requests have been cut off.
     cut: Cell<bool>,
