@@ -1,10 +1,10 @@
-//! An answer of a back end: its head as a message of ours, and its body on the way.
+//! The answer of a back end: its head, ready for a response, and its body on the way.
 
 use std::time::{Duration, Instant};
 
 use haulier_proto::field::{Fields, is_name, is_value};
 
-/// The head of an answer, the body on its way, and what it has cost so far.
+/// Head, body and cost of an answer.
 #[derive(Debug)]
 pub struct Answer<B> {
     pub head: AnswerHead,
@@ -12,42 +12,42 @@ pub struct Answer<B> {
     pub cost: Cost,
 }
 
-/// What an answer costs its back end. The body knows the rest: [`BodySource::worker_time`](crate::BodySource::worker_time).
+/// Cost of an answer until its head. The body adds [`BodySource::worker_time`](crate::BodySource::worker_time).
 #[derive(Debug, Clone, Copy)]
 pub struct Cost {
     /// Time the request waited for a worker or a connection.
     pub queued: Duration,
-    /// When that was taken.
+    /// The moment a worker or a connection was taken.
     pub taken: Instant,
-    /// The process that answers, where it is known.
+    /// The process that answers, if known.
     pub pid: Option<u32>,
 }
 
-/// The head of an answer, without the fields that end here.
+/// The head of an answer, without the fields that are not passed on.
 #[derive(Debug, Default)]
 pub struct AnswerHead {
     pub status: u16,
     /// Field lines for the client.
     pub fields: Fields,
-    /// Field lines for the server: `X-Sendfile` and its kin, `X-Accel-…`. No client gets them.
+    /// Field lines for the server, such as `X-Sendfile` and `X-Accel-…`. They are never sent to a client.
     pub orders: Fields,
-    /// The length of the body, bytes, if it was announced.
+    /// The announced length of the body in bytes.
     pub length: Option<u64>,
-    /// The body goes out as it comes: an event stream, or `X-Accel-Buffering: no`.
+    /// The body is sent as it arrives: an event stream, or `X-Accel-Buffering: no`.
     pub is_live: bool,
     /// Answer with this path and query instead (RFC 3875 §6.2.2).
     pub local_redirect: Option<Vec<u8>>,
-    /// The first line of the head that is no field, and was dropped.
+    /// The first line of the head that is not a field line; it was dropped.
     pub dropped: Option<Vec<u8>>,
 }
 
-/// A Content-Length that is not a number: the end of the body cannot be known.
+/// A Content-Length that is not a number, so the end of the body is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("Content-Length is no number")]
 pub struct BadLength;
 
-/// Fields that belong to the connection (RFC 9110 §7.6.1), that the protocol writes itself, or that tell outsiders
-/// which software runs here.
+/// Fields that belong to the connection (RFC 9110 §7.6.1), that the protocol writes itself, or that reveal the
+/// software.
 const DROPPED: [&str; 9] = [
     "connection",
     "keep-alive",
@@ -60,7 +60,7 @@ const DROPPED: [&str; 9] = [
     "x-powered-by",
 ];
 
-/// Fields that name a file for the server to send.
+/// Fields that name a file to send.
 const ORDERS: [&str; 6] = [
     "x-sendfile",
     "x-sendfile2",
@@ -70,18 +70,18 @@ const ORDERS: [&str; 6] = [
     "x-haulier-send",
 ];
 
-/// Fields that nginx takes as orders and never passes on.
+/// Fields that nginx interprets and never passes on.
 const ORDERS_PREFIX: &str = "x-accel-";
 
-/// Most heads, with our own lines, need no more room than this.
+/// Room for most heads, with the lines that filters add.
 const LINES: usize = 8;
 const BYTES: usize = 256;
 
 impl AnswerHead {
-    /// Reads the head of an answer. Lines that cannot stand in a message are dropped.
+    /// Reads the head of an answer and drops malformed lines.
     ///
     /// # Errors
-    /// [`BadLength`]; the body cannot be trusted then.
+    /// [`BadLength`]: the body cannot be delimited.
     pub fn read<'h>(status: u16, lines: impl Iterator<Item = (&'h [u8], &'h [u8])>) -> Result<Self, BadLength> {
         let mut head = Self {
             status,
@@ -110,7 +110,7 @@ impl AnswerHead {
     }
 }
 
-/// The field lines of an interim answer that a client may have.
+/// The field lines of an interim answer that may reach a client.
 #[must_use]
 pub fn interim_fields<'h>(lines: impl Iterator<Item = (&'h [u8], &'h [u8])>) -> Fields {
     let mut fields = Fields::new();
@@ -122,8 +122,7 @@ pub fn interim_fields<'h>(lines: impl Iterator<Item = (&'h [u8], &'h [u8])>) -> 
     fields
 }
 
-/// Whether a body with this field line comes whenever its program has something to tell, and may be silent for ever in
-/// between.
+/// True if this field line announces a body of unpredictable timing, with pauses of any length.
 #[must_use]
 pub fn is_live(name: &[u8], value: &[u8]) -> bool {
     is_event_stream(name, value) || is_unbuffered(name, value)

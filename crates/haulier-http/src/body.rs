@@ -1,4 +1,4 @@
-//! What to send. The protocol's writer picks the system call.
+//! The body of a response. The protocol's writer picks the system call for it.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll};
@@ -13,17 +13,17 @@ use crate::source::{BodySource, BrokenBody, Piece};
 pub enum Body {
     #[default]
     Empty,
-    /// The body a GET would have got, where PHP itself leaves it out for HEAD; its length, if PHP said so.
+    /// No body, where a GET would have had one: PHP leaves it out for HEAD. Its length, if PHP announced it.
     Unsent(Option<u64>),
     Bytes(Bytes),
-    /// Part of a file; plain connections send it by sendfile(2).
+    /// Part of a file; sent by sendfile(2) on unencrypted connections.
     File(FileSlice),
-    /// Pieces that come one after the other.
+    /// Pieces that follow one another.
     Stream(Box<dyn BodySource>),
 }
 
 impl Body {
-    /// Its length, if it is known before the last byte is there.
+    /// Its length, if known before the last byte has come.
     #[must_use]
     pub fn length(&self) -> Option<u64> {
         match self {
@@ -68,7 +68,7 @@ impl From<FileSlice> for Body {
     }
 }
 
-/// Pieces that are all there: the parts of a multipart/byteranges answer.
+/// Pieces that are complete from the start: the parts of a multipart/byteranges response.
 #[derive(Debug, Default)]
 pub struct Parts {
     pieces: VecDeque<Piece>,

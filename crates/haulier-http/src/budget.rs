@@ -1,9 +1,9 @@
-//! Bytes that several bodies share, and what one of them takes of them.
+//! Bytes shared by several bodies, and the share of one of them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A number of bytes of memory or disk that is shared by all bodies of a kind.
+/// A number of bytes of memory or disk, shared by all bodies of a kind.
 #[derive(Debug)]
 pub struct Budget {
     used: AtomicU64,
@@ -11,7 +11,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// A budget of `most` bytes, all of them free.
+    /// A budget of `most` bytes, all free.
     #[must_use]
     pub fn new(most: u64) -> Arc<Self> {
         Arc::new(Self {
@@ -26,13 +26,13 @@ impl Budget {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Whether anything is left.
+    /// True while any byte is free.
     #[must_use]
     pub fn has_room(&self) -> bool {
         self.used() < self.most
     }
 
-    /// Takes `bytes` if so many are left.
+    /// Takes `bytes` if that many are free.
     #[must_use]
     pub fn take(&self, bytes: u64) -> bool {
         let add = |used: u64| used.checked_add(bytes).filter(|&sum| sum <= self.most);
@@ -41,18 +41,18 @@ impl Budget {
             .is_ok()
     }
 
-    /// Takes `bytes` even if fewer are left.
+    /// Takes `bytes` even if fewer are free.
     pub fn overdraw(&self, bytes: u64) {
         self.used.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// Gives back bytes that were taken.
+    /// Returns bytes that were taken.
     pub fn give(&self, bytes: u64) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
-/// Bytes taken of a budget, given back when the charge is dropped.
+/// Bytes taken from a budget, returned when the charge is dropped.
 #[derive(Debug)]
 pub struct Charge {
     budget: Arc<Budget>,
@@ -60,13 +60,13 @@ pub struct Charge {
 }
 
 impl Charge {
-    /// A charge of no bytes yet.
+    /// A charge of no bytes.
     #[must_use]
     pub fn new(budget: &Arc<Budget>) -> Self {
         Self::of_taken(budget, 0)
     }
 
-    /// A charge of bytes that were taken before.
+    /// A charge of bytes that were taken already.
     #[must_use]
     pub fn of_taken(budget: &Arc<Budget>, bytes: u64) -> Self {
         Self {
@@ -75,7 +75,7 @@ impl Charge {
         }
     }
 
-    /// Takes `bytes` more; `false` if fewer are left.
+    /// Takes `bytes` more; `false` if fewer are free.
     pub fn grow(&mut self, bytes: u64) -> bool {
         let granted = self.budget.take(bytes);
         self.bytes += if granted { bytes } else { 0 };

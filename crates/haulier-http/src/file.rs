@@ -12,15 +12,15 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::budget::Charge;
 
-/// A file held open, with its content beside it if that is small.
+/// An open file, with its content in memory if it is small.
 #[derive(Debug)]
 pub struct OpenFile {
     file: File,
-    /// Bytes at the moment it was opened.
+    /// Bytes when it was opened.
     length: u64,
-    /// The whole content of a small file: it leaves in the same send as the head.
+    /// The whole content of a small file, sent together with the head.
     content: Option<Bytes>,
-    /// What a spool file takes of its site's budget, given back with it.
+    /// A spool file's share of its site's budget, returned with it.
     charge: Option<Charge>,
 }
 
@@ -36,25 +36,25 @@ impl OpenFile {
         }
     }
 
-    /// A part of a site's spool budget goes with it.
+    /// Ties a share of a site's spool budget to the file.
     #[must_use]
     pub fn charged(mut self, charge: Charge) -> Self {
         self.charge = Some(charge);
         self
     }
 
-    /// Forgets what lies beyond the first `most` bytes.
+    /// Cuts the length down to `most` bytes.
     pub fn truncate(&mut self, most: u64) {
         self.length = self.length.min(most);
     }
 
-    /// The file alone.
+    /// Returns the file alone.
     #[must_use]
     pub fn into_file(self) -> File {
         self.file
     }
 
-    /// With its content in memory; `content` is as long as the file.
+    /// Adds its content, which is as long as the file.
     #[must_use]
     pub fn with_content(mut self, content: Bytes) -> Self {
         debug_assert_eq!(self.length, content.len() as u64);
@@ -87,12 +87,12 @@ impl AsFd for OpenFile {
     }
 }
 
-/// What [`FileSlice::read_now`] came to.
+/// Result of [`FileSlice::read_now`].
 #[derive(Debug)]
 pub enum ReadNow {
-    /// So many bytes, at least one.
+    /// This number of bytes, at least one.
     Bytes(usize),
-    /// They are on the disk only.
+    /// The bytes are not in the page cache.
     Cold,
     Broken(io::Error),
 }
@@ -101,12 +101,12 @@ pub enum ReadNow {
 #[derive(Debug, Clone)]
 pub struct FileSlice {
     pub file: Arc<OpenFile>,
-    /// Offsets in bytes; never beyond the file's length when it was opened.
+    /// Offsets in bytes; never beyond the length the file had when it was opened.
     pub range: Range<u64>,
 }
 
 impl FileSlice {
-    /// All of it.
+    /// The whole file.
     #[must_use]
     pub fn whole(file: Arc<OpenFile>) -> Self {
         let range = 0..file.length;
@@ -119,28 +119,28 @@ impl FileSlice {
         self.range.end - self.range.start
     }
 
-    /// Whether nothing is left.
+    /// True if no bytes are left.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.range.is_empty()
     }
 
-    /// These bytes, if the file's content is in memory.
+    /// Its bytes, if the file's content is in memory.
     #[must_use]
     pub fn in_memory(&self) -> Option<&[u8]> {
         let content = self.file.content.as_ref()?;
         content.get(self.range.start as usize..self.range.end as usize)
     }
 
-    /// The same without a copy, for longer than the slice lives.
+    /// The same without a copy, for use beyond the life of the slice.
     #[must_use]
     pub fn in_memory_bytes(&self) -> Option<Bytes> {
         let content = self.file.content.as_ref()?;
         Some(content.slice(self.range.start as usize..self.range.end as usize))
     }
 
-    /// Reads from the start of the slice into `place`, which is not empty, as much as the kernel has in memory. With
-    /// `may_wait`, also what it has not.
+    /// Reads from the start of the slice into `place`, which is not empty, what the page cache holds. With `may_wait`,
+    /// the rest too.
     pub fn read_now(&self, place: &mut [u8], may_wait: bool) -> ReadNow {
         let flags = if may_wait {
             ReadWriteFlags::empty()
@@ -156,14 +156,14 @@ impl FileSlice {
             )),
             Ok(count) => ReadNow::Bytes(count),
             Err(Errno::AGAIN) => ReadNow::Cold,
-            // File systems without the flag (tmpfs) have nothing to wait for.
+            // File systems without the flag (tmpfs) never wait.
             Err(Errno::OPNOTSUPP) if !may_wait => self.read_now(place, true),
             Err(error) => ReadNow::Broken(error.into()),
         }
     }
 
-    /// Whether the kernel has the end of the next `most` bytes in memory, so that sending them does not wait for the
-    /// disk. One byte is asked for: what lies before it was read ahead with it.
+    /// True if the page cache holds the end of the next `most` bytes, so that sending them does not wait for the disk.
+    /// One byte is probed: the kernel reads ahead, so those before it are cached too.
     #[must_use]
     pub fn is_cached(&self, most: u64) -> bool {
         let last = (self.range.start + most).min(self.range.end).saturating_sub(1);
@@ -174,11 +174,11 @@ impl FileSlice {
             last,
             ReadWriteFlags::NOWAIT,
         );
-        // File systems without the flag (tmpfs) have nothing to wait for.
+        // File systems without the flag (tmpfs) never wait.
         !matches!(read, Err(Errno::AGAIN))
     }
 
-    /// Brings the next `most` bytes into memory. Blocks: for threads that may.
+    /// Reads the next `most` bytes into the page cache. Blocks.
     pub fn read_ahead(&self, most: u64) {
         let end = (self.range.start + most).min(self.range.end);
         let mut buffer = vec![0; 64 * 1024];

@@ -1,6 +1,6 @@
-//! Messages as handlers, back ends and protocols share them: requests, responses, bodies.
+//! Message types shared by handlers, back ends and protocols: requests, responses, bodies.
 //!
-//! README.md tells the life of a message. Nothing here opens a socket, starts a task or knows a setting.
+//! README.md follows a message through its life. This crate opens no socket, starts no task and reads no setting.
 
 mod answer;
 mod backend;

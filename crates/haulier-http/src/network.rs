@@ -1,10 +1,10 @@
-//! Groups of addresses, as `10.0.0.0/8` writes them.
+//! Address ranges in CIDR notation, such as `10.0.0.0/8`.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// All addresses that begin with the same bits.
+/// All addresses with the same prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
     address: IpAddr,
@@ -17,7 +17,7 @@ pub struct Network {
 pub struct NotANetwork;
 
 impl Network {
-    /// Whether `address` is one of them. An IPv4 address written as IPv6 (`::ffff:10.0.0.1`) is an IPv4 address.
+    /// True if `address` is in the range. An IPv4-mapped address (`::ffff:10.0.0.1`) counts as IPv4.
     #[must_use]
     pub fn contains(&self, address: IpAddr) -> bool {
         match (self.address, address.to_canonical()) {
@@ -39,7 +39,7 @@ impl Network {
 impl FromStr for Network {
     type Err = NotANetwork;
 
-    /// `10.0.0.0/8`, `2001:db8::/32`; an address alone is a network of one. Bits behind the mask do not count.
+    /// Parses `10.0.0.0/8` or `2001:db8::/32`. A lone address is a network of one. Host bits are ignored.
     fn from_str(text: &str) -> Result<Self, NotANetwork> {
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) if bits.bytes().all(|byte| byte.is_ascii_digit()) => (address, Some(bits)),

@@ -2,17 +2,17 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-/// What is known of the client and of us before the first byte.
+/// Facts about both ends that are known before the first byte of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct Peer {
     /// The client's address.
     pub remote: SocketAddr,
-    /// The address it reached.
+    /// The address it connected to.
     pub local: SocketAddr,
-    /// Whether the client's connection is encrypted, here or at a proxy we trust.
+    /// The client's connection is encrypted, here or at a trusted proxy.
     pub tls: bool,
-    /// It speaks HTTP without TLS to a port that wants TLS.
+    /// It speaks HTTP without TLS on a TLS port.
     pub misses_tls: bool,
-    /// The proxy we trust that carried the request for the client.
+    /// The trusted proxy that carried the request.
     pub proxy: Option<IpAddr>,
 }

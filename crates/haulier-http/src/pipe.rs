@@ -1,7 +1,7 @@
-//! Bytes of a body that stay where PHP's write put them: pages of the kernel, lined up in a pipe.
+//! Bytes of a body left in kernel pages, where PHP's write put them, and lined up in a pipe.
 //!
-//! splice(2) moves them from PHP's socket into the pipe and from there to the client's, and copies none of them. Where
-//! somebody has to see them, to encrypt them for instance, they are read.
+//! splice(2) moves them from PHP's socket through the pipe to the client's socket without a copy. They are read only
+//! where their content is needed, for encryption for instance.
 
 use std::cell::Cell;
 use std::io;
@@ -17,33 +17,33 @@ use crate::source::ReadInto;
 
 /// Most bytes in one pipe.
 const MOST: u64 = 512 * 1024;
-/// A pipe that was full takes more once no more than this is left in it, bytes. With less room than that a body would come
-/// in crumbs.
+/// A pipe that was full is filled again once at most this many bytes are left. Refilled earlier, a body would come in
+/// tiny pieces.
 const LOW: u64 = 128 * 1024;
-/// Room that is asked of the kernel, bytes: it counts pieces as if each were a page of four KiB, and those of PHP's records
-/// are eight to nine. Without privileges the pipes of an account may have 64 MiB of such room.
+/// Requested pipe size in bytes. The kernel counts each piece as a page of 4 KiB, and the pieces of PHP's records are 8
+/// to 9 KiB. Without privileges all pipes of an account share 64 MiB of such room.
 const ROOM: usize = 256 * 1024;
-/// What is asked of the budget before it is known how much comes, bytes: the longest content of a record.
+/// Bytes reserved in the budget before the size of a read is known: the longest content of a record.
 const STEP: u64 = 64 * 1024;
 
-/// A pipe whose both ends are ours.
+/// A pipe with both ends in this process.
 #[derive(Debug)]
 pub struct Pipe {
     read: OwnedFd,
     write: OwnedFd,
-    /// What its bytes are charged to.
+    /// The budget its bytes are charged to.
     budget: Arc<Budget>,
     /// Bytes in it, charged to the budget.
     held: Cell<u64>,
-    /// Nothing goes in before it is nearly empty.
+    /// It is not filled again until it is nearly empty.
     was_full: Cell<bool>,
 }
 
 impl Pipe {
-    /// An empty one, whose bytes are charged to this budget.
+    /// An empty pipe that charges its bytes to `budget`.
     ///
     /// # Errors
-    /// There are no descriptors left, or the account has too many pipes.
+    /// No descriptors are left, or the account has too many pipes.
     pub fn new(budget: &Arc<Budget>) -> io::Result<Self> {
         let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         rustix::pipe::fcntl_setpipe_size(&write, ROOM)?;
@@ -56,8 +56,8 @@ impl Pipe {
         })
     }
 
-    /// Has `fill` put more in, as much as pipe and budget allow; it says how many bytes it was. `None` if there is no
-    /// room.
+    /// Calls `fill` with as much room as pipe and budget allow; `fill` returns the number of bytes it added. `None` if
+    /// there is no room.
     pub fn fill<T>(&self, fill: impl FnOnce(ReadInto<'_>) -> (T, usize)) -> Option<T> {
         let most = STEP.min(MOST.saturating_sub(self.held.get()));
         if most == 0 {
@@ -77,7 +77,7 @@ impl Pipe {
         Some(filled)
     }
 
-    /// The kernel had no room for another piece.
+    /// Notes that the kernel had no room for another piece.
     pub fn note_full(&self) {
         self.was_full.set(true);
     }
@@ -106,7 +106,7 @@ impl PipeSlice {
         Self { pipe, left }
     }
 
-    /// So many bytes more that came behind it.
+    /// Adds bytes that came directly after it.
     pub fn extend(&mut self, bytes: u64) {
         self.left += bytes;
     }
@@ -117,13 +117,13 @@ impl PipeSlice {
         self.left
     }
 
-    /// Whether nothing is left.
+    /// True if no bytes are left.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.left == 0
     }
 
-    /// Leaves what is beyond the first `most` bytes in the pipe, which is of no use afterwards.
+    /// Leaves everything beyond the first `most` bytes in the pipe, which is unusable afterwards.
     pub fn truncate(&mut self, most: u64) {
         self.left = self.left.min(most);
     }
@@ -131,7 +131,7 @@ impl PipeSlice {
     /// Moves at most `most` bytes to a socket; `None` if it has no room. `more`: further bytes follow at once.
     ///
     /// # Errors
-    /// What the system says of the socket.
+    /// The system's error for the socket.
     pub fn send(&mut self, socket: &OwnedFd, most: usize, more: bool) -> io::Result<Option<usize>> {
         let most = self.left.min(most as u64) as usize;
         let flags = if more { SpliceFlags::MORE } else { SpliceFlags::empty() };
@@ -145,10 +145,10 @@ impl PipeSlice {
         Ok(sent)
     }
 
-    /// Reads into `place`, which is not empty; at least one byte while some are left.
+    /// Reads into `place`, which is not empty; returns at least one byte while some are left.
     ///
     /// # Errors
-    /// What the system says; nothing is expected of a pipe that holds bytes.
+    /// The system's error; none is expected for a pipe that holds bytes.
     pub fn read(&mut self, place: &mut [u8]) -> io::Result<usize> {
         let most = place.len().min(usize::try_from(self.left).unwrap_or(usize::MAX));
         let read = rustix::io::retry_on_intr(|| rustix::io::read(&self.pipe.read, &mut place[..most]))?;

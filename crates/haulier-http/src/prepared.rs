@@ -5,22 +5,22 @@ use std::sync::OnceLock;
 use haulier_proto::encode;
 use haulier_proto::field::Fields;
 
-/// Field lines with their bytes on the wire beside them.
+/// Field lines with their encoded form.
 #[derive(Debug)]
 pub struct PreparedHead {
     fields: Fields,
-    /// `Name: value\r\n` of every line, without status line and closing empty line.
+    /// `Name: value\r\n` of every line, without the status line and the empty line at the end.
     http1: Vec<u8>,
-    /// The lines as other protocols send them, in the order of [`FieldEncoding`]s, from the first use on.
+    /// The lines as other protocols send them, one slot for each [`FieldEncoding`], encoded on first use.
     others: [OnceLock<Box<[u8]>>; FieldEncoding::MOST],
-    /// The site's own Server field stands in place of ours.
+    /// It has a Server field of the site, which replaces the default one.
     pub has_server: bool,
-    /// Another client may get the same content coded.
+    /// The content has coded variants, so a client with another Accept-Encoding may get one.
     pub is_negotiable: bool,
 }
 
 impl PreparedHead {
-    /// Encodes once what every answer will need.
+    /// Encodes the lines for HTTP/1.1.
     #[must_use]
     pub fn new(fields: Fields) -> Self {
         let mut http1 = Vec::with_capacity(256);
@@ -34,7 +34,7 @@ impl PreparedHead {
         }
     }
 
-    /// Of content that has codings.
+    /// Marks the content as one with coded variants.
     #[must_use]
     pub fn negotiable(mut self) -> Self {
         self.is_negotiable = true;
@@ -46,13 +46,13 @@ impl PreparedHead {
         &self.fields
     }
 
-    /// The lines as HTTP/1.1 sends them.
+    /// The lines encoded for HTTP/1.1.
     #[must_use]
     pub fn http1(&self) -> &[u8] {
         &self.http1
     }
 
-    /// The lines in the encoding of another protocol, without what stands for the status line.
+    /// The lines encoded for another protocol, without its status field.
     #[must_use]
     pub fn encoded(&self, encoding: &FieldEncoding) -> &[u8] {
         self.others[encoding.slot].get_or_init(|| {
@@ -63,7 +63,7 @@ impl PreparedHead {
     }
 }
 
-/// How a protocol beside HTTP/1.1 encodes field lines.
+/// Encoder of field lines for a protocol other than HTTP/1.1.
 #[derive(Debug)]
 pub struct FieldEncoding {
     slot: usize,
@@ -71,7 +71,7 @@ pub struct FieldEncoding {
 }
 
 impl FieldEncoding {
-    /// Most protocols beside HTTP/1.1.
+    /// Number of protocols other than HTTP/1.1.
     const MOST: usize = 1;
 
     /// The encoding of HTTP/2.

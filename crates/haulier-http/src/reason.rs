@@ -1,17 +1,17 @@
-//! Reasons for failed requests: one row each. Logs, metrics, error pages and docs/operate.md say what a row says.
+//! Reasons for failed requests, one row each. Logs, metrics, error pages and docs/operate.md repeat the text of a row.
 
 use std::fmt;
 
 /// The side that a failed request is due to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// The client, or an order of the administrator: nothing to mend here.
+    /// The client, or an order of the administrator.
     Client,
     /// This server, PHP, a store or a disk.
     Server,
 }
 
-/// The status that goes with a reason, if it has only one.
+/// The status of a reason that has only one.
 macro_rules! status {
     (_) => {
         None
@@ -21,17 +21,17 @@ macro_rules! status {
     };
 }
 
-/// Rows: name, word, fault, status (`_` if it depends on the case), what happened, what to do.
+/// Rows: name, word, fault, status (`_` if it depends on the case), cause, advice.
 macro_rules! reasons {
     ($($name:ident, $word:literal, $fault:ident, $status:tt, $what:literal, $help:literal;)*) => {
-        /// Why a request failed.
+        /// The cause of a failed request.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Reason {
             $(#[doc = $what] $name,)*
         }
 
         impl Reason {
-            /// All of them, in the order of their numbers, which is that of their words.
+            /// All reasons, in alphabetical order of their words.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
             /// The word in logs and metrics.
@@ -42,7 +42,7 @@ macro_rules! reasons {
                 }
             }
 
-            /// The side it is due to.
+            /// The side at fault.
             #[must_use]
             pub const fn fault(self) -> Fault {
                 match self {
@@ -50,7 +50,7 @@ macro_rules! reasons {
                 }
             }
 
-            /// The status of the response, if it is the same in all cases.
+            /// The status of the response, if it is always the same.
             #[must_use]
             pub const fn status(self) -> Option<u16> {
                 match self {
@@ -58,7 +58,7 @@ macro_rules! reasons {
                 }
             }
 
-            /// What happened, and what to do: for developers and administrators.
+            /// Cause and advice, for developers and administrators.
             #[must_use]
             pub const fn explanation(self) -> (&'static str, &'static str) {
                 match self {
@@ -196,7 +196,7 @@ reasons! {
 }
 
 impl Reason {
-    /// Whether the client or an order of the administrator is the cause.
+    /// True if the client or an order of the administrator is the cause.
     #[must_use]
     pub fn is_clients(self) -> bool {
         self.fault() == Fault::Client

@@ -12,82 +12,82 @@ use haulier_proto::head::RequestHead;
 use crate::peer::Peer;
 use crate::request_id::RequestId;
 
-/// A request whose answer needs waiting: head, peer, and the way to its body.
+/// A request whose response needs waiting: its head, its peer, and access to its body.
 #[derive(Debug)]
 pub struct Request {
     pub head: RequestHead,
     pub peer: Peer,
-    /// In the log, in `X-Request-Id`, and told to PHP.
+    /// Written to the log and `X-Request-Id`, and passed to PHP.
     pub id: RequestId,
-    /// When its head was complete.
+    /// The moment its head was complete.
     pub received: Instant,
-    /// Bytes of its body, if the head told: 0 = no body, `None` = chunked.
+    /// Bytes of its body by its head: 0 = no body, `None` = chunked.
     pub body_length: Option<u64>,
-    /// A password is asked for; set by the filter that asks.
+    /// Set by the filter that asks for a password.
     pub asks_password: Cell<bool>,
     /// The protocol's side of the exchange.
     pub exchange: Rc<dyn Exchange>,
 }
 
-/// What a handler may ask of the protocol while an exchange runs. One implementation a protocol.
+/// The requests a handler makes of the protocol during an exchange. Each protocol implements it once.
 pub trait Exchange: std::fmt::Debug {
-    /// More bytes of the request body than that are not wanted: what is announced beyond is an error before it comes.
-    /// A protocol without chunks announces nothing but the length, which is known.
+    /// Limits the request body: a chunk announced beyond `most` bytes is an error before it arrives. HTTP/2 has no
+    /// chunks and announces only the whole length, which is checked before.
     fn limit_body(&self, _most: u64) {}
 
-    /// Appends some bytes of the request body to `into`; 0 bytes mean its end. The first call sends
-    /// `100 Continue` if the client waits for it.
+    /// Appends bytes of the request body to `into`; 0 bytes mean its end. The first call sends `100 Continue` if the
+    /// client waits for it.
     fn poll_body(&self, context: &mut Context<'_>, into: &mut Vec<u8>) -> Poll<Result<usize, BodyError>>;
 
-    /// Sends an interim response (103) now. A client that does not read loses it.
+    /// Sends an interim response (103) at once. It is dropped if the client does not read.
     fn send_interim(&self, status: u16, fields: &Fields);
 
-    /// Whether the client is still there. One that sends nothing more may be told something, so that its system says by the
-    /// next time whether anybody listens.
+    /// The state of the client's connection. May send something to a client that has closed its side, so that the next
+    /// call sees a reset.
     fn presence(&self) -> Presence;
 
-    /// The site is known: these are its deadlines, or the usual ones. On a connection of several exchanges at a time the
-    /// last word counts for what they have in common.
+    /// Sets the timeouts of the site once it is known, or the default ones. The exchanges of one connection share some
+    /// of them; the last call wins.
     fn set_timeouts(&self, timeouts: Option<&Arc<Timeouts>>);
 }
 
-/// How long a client may let us wait once its site is known, where the site has its own opinion.
+/// Timeouts of a site that replace the server's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
     /// Longest time without a byte of the request body; then 408.
     pub body: Duration,
-    /// How long the connection is kept after a response of the site.
+    /// Longest idle time of the connection after a response of the site.
     pub idle: Duration,
     /// Longest time without progress while sending.
     pub send: Duration,
 }
 
-/// Whether the client of an exchange is still there.
+/// State of the client of an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Presence {
     Here,
-    /// It sends nothing more. Most have gone; some wait for their answer (RFC 9112 §9.6).
+    /// It has closed its side. Most such clients have gone; some wait for the response (RFC 9112 §9.6).
     Silent,
-    /// Gone for good: reset, or both directions closed.
+    /// Gone for good: it has reset the connection or closed both directions.
     Gone,
 }
 
-/// Why the request body could not be read to its end.
+/// A request body that could not be read to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BodyError {
     /// The client closed or reset the connection.
     #[error("client went away during the request body")]
     Gone,
-    /// No byte for `body_timeout`, or slower than the least rate: 408.
+    /// No byte for `body_timeout`, or below the least rate: 408.
     #[error("request body too slow")]
     TooSlow,
     /// More than `body` allows: 413.
     #[error("request body too large")]
     TooLarge,
-    /// Chunks that are none: 400.
+    /// Malformed chunks: 400.
     #[error("malformed chunked body")]
     Malformed,
-    /// All bodies together take what they may on disk: 503.
+    /// All bodies together use up their disk space: 503.
     #[error("no room for the request body: `body_spool` is used up")]
     NoRoom,
     /// It could not be stored while it came in.

@@ -1,24 +1,24 @@
-//! Names of requests.
+//! Identifiers of requests.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, Hasher, RandomState};
 
-/// Names one request, in every log and for good: no two threads, processes or machines give the same.
+/// Identifier of one request in every log, unique across threads, processes and machines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RequestId {
-    /// 128 bits of our own.
+    /// 128 bits made here.
     Own { thread: u64, number: u64 },
-    /// The word of a proxy we trust.
+    /// The identifier given by a trusted proxy.
     Given(Box<str>),
 }
 
 impl RequestId {
-    /// Digits of an id of our own.
+    /// Digits of an identifier made here.
     pub const DIGITS: usize = 32;
-    /// Longest word of a proxy that is taken over, bytes.
+    /// Longest accepted identifier of a proxy, bytes.
     const LONGEST: usize = 128;
 
-    /// What a proxy calls the request, if that can stand in a log, a field and a page as it is.
+    /// Accepts a proxy's identifier if it needs no escaping in a log, a field or a page.
     pub fn given(value: &[u8]) -> Option<Self> {
         let is_plain = |&byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:=+/@".contains(&byte);
         let is_id = (1..=Self::LONGEST).contains(&value.len()) && value.iter().all(is_plain);
@@ -26,14 +26,14 @@ impl RequestId {
         Some(Self::Given(text.into()))
     }
 
-    /// The id as text; `room` is for the digits of one of our own.
+    /// The identifier as text; `room` takes the digits of one made here.
     pub fn text<'t>(&'t self, room: &'t mut [u8; Self::DIGITS]) -> &'t str {
         let (thread, number) = match self {
             Self::Own { thread, number } => (*thread, *number),
             Self::Given(text) => return text,
         };
         let (first, last) = room.split_at_mut(Self::DIGITS / 2);
-        // In front what differs from one request to the next: people read and quote the first digits.
+        // The digits that differ between requests come first: people read and quote those.
         write_digits(first, mixed(number));
         write_digits(last, thread);
         std::str::from_utf8(room).expect("hexadecimal digits are ASCII")
@@ -46,8 +46,7 @@ impl std::fmt::Display for RequestId {
     }
 }
 
-/// Another number for each number (the last step of SplitMix64, which can be undone): visitors cannot count requests
-/// by it at a glance.
+/// A bijection of numbers (the last step of SplitMix64) that hides the count of requests from visitors.
 fn mixed(number: u64) -> u64 {
     let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -60,7 +59,7 @@ fn write_digits(room: &mut [u8], number: u64) {
     }
 }
 
-/// Gives the ids of one thread: 64 random bits of its own, and a counter that begins anywhere and never comes round.
+/// Generator of one thread's identifiers: 64 random bits, and a counter that starts at a random number.
 #[derive(Debug)]
 pub struct RequestIds {
     thread: u64,
@@ -68,7 +67,7 @@ pub struct RequestIds {
 }
 
 impl RequestIds {
-    /// Ids of a thread that has given none yet.
+    /// A generator with a random start.
     #[must_use]
     pub fn random() -> Self {
         // SipHash under keys of the system's random numbers.

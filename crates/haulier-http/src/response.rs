@@ -8,9 +8,9 @@ use crate::body::Body;
 use crate::prepared::PreparedHead;
 use crate::trace::{Handler, Trace};
 
-/// Status, field lines and body, and what the log wants to know.
+/// Status, field lines, body, and facts for the log.
 ///
-/// `Date`, `Server`, `Connection`, `Content-Length` and `Transfer-Encoding` are the protocol's: it writes them.
+/// The protocol adds `Date`, `Server`, `Connection`, `Content-Length` and `Transfer-Encoding`.
 #[derive(Debug)]
 pub struct Response {
     pub status: u16,
@@ -31,14 +31,14 @@ impl Response {
         }
     }
 
-    /// With one more field line.
+    /// Adds a field line.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl AsRef<[u8]>) -> Self {
         self.head.fields_mut().append(name, value);
         self
     }
 
-    /// With this body.
+    /// Sets the body.
     #[must_use]
     pub fn body(mut self, body: impl Into<Body>) -> Self {
         self.body = body.into();
@@ -46,12 +46,12 @@ impl Response {
     }
 }
 
-/// The field lines of a response, loose or already made into bytes.
+/// The field lines of a response, as a list or encoded already.
 #[derive(Debug)]
 pub enum Head {
-    /// Apart: a response is moved about more often than its fields are looked at.
+    /// Boxed: a response is moved more often than its fields are read.
     Fields(Box<Fields>),
-    /// The same for every answer from one file, made once.
+    /// Shared by all responses with the same file.
     Prepared(Arc<PreparedHead>),
 }
 
@@ -62,7 +62,7 @@ impl From<Fields> for Head {
 }
 
 impl Head {
-    /// The field lines, to be changed. A prepared head becomes a loose copy.
+    /// The field lines, for changes. A prepared head is copied first.
     pub fn fields_mut(&mut self) -> &mut Fields {
         if let Self::Prepared(prepared) = self {
             *self = prepared.fields().clone().into();

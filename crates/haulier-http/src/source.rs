@@ -1,4 +1,4 @@
-//! Where the pieces of a body come from.
+//! Sources of bodies that come in pieces.
 
 use crate::Reason;
 use std::io;
@@ -15,19 +15,18 @@ use crate::backend::BackendError;
 use crate::file::FileSlice;
 use crate::pipe::PipeSlice;
 
-/// A body that comes in pieces, once the head of its message is known.
+/// A body that comes in pieces after the head of its message.
 ///
-/// A worker of PHP, an upstream server, a store, a file that is coded and a spool fill it alike; the spool, the coder and
-/// the protocols read it without knowing which of them it is. A source that is dropped before its end learns that way
-/// that its reader has gone.
+/// A PHP worker, an upstream server, a store, a coder and a spool are sources. Spool, coder and protocols read any of
+/// them. Dropping a source before its end tells it that its reader has gone.
 pub trait BodySource: std::fmt::Debug {
     /// The next piece; `Ok(None)` is the end.
     ///
     /// # Errors
-    /// The source failed: the connection must be cut, or the client would take a part for the whole.
+    /// The source failed. The connection must be cut: otherwise the client takes a part for the whole.
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Piece>, BrokenBody>>;
 
-    /// The same, but content that this process has not read yet may go to `into`, so that it is not copied on its way.
+    /// The same, but content that is still in the kernel may go to `into`, which saves a copy.
     ///
     /// # Errors
     /// As for [`poll_piece`](Self::poll_piece).
@@ -40,7 +39,7 @@ pub trait BodySource: std::fmt::Debug {
         self.poll_piece(context).map_ok(|piece| piece.map(ReadPiece::Piece))
     }
 
-    /// The next piece if it is there already.
+    /// The next piece, if it is available at once.
     ///
     /// # Errors
     /// As for [`poll_piece`](Self::poll_piece).
@@ -51,47 +50,47 @@ pub trait BodySource: std::fmt::Debug {
     /// The whole length in bytes, if known.
     fn length(&self) -> Option<u64>;
 
-    /// Bytes of the body that are certain to come next: the rest of a piece that the source has begun to send.
+    /// Bytes of the body that are certain to follow: the rest of a piece that the source has begun to send.
     fn coming(&self) -> usize {
         0
     }
 
-    /// Whether the next pieces are long, and worth a pipe: [`poll_read`](Self::poll_read) moves them there.
+    /// True if the next pieces are long enough to be moved through a pipe by [`poll_read`](Self::poll_read).
     fn is_worth_a_pipe(&self) -> bool {
         false
     }
 
-    /// Whether it goes on for as long as the client listens (an event stream): a client that closes its side is gone.
+    /// True if the body lasts as long as the client listens (an event stream): a client that closes its side is gone.
     fn is_endless(&self) -> bool {
         false
     }
 
-    /// Field lines after the body (RFC 9110 §6.5), known once its end has come. Only a body of unknown length has a place
-    /// for them in every protocol.
+    /// Field lines after the body (RFC 9110 §6.5), known after its end. Only a body of unknown length can carry them in
+    /// every protocol.
     fn trailers(&self) -> Option<Fields> {
         None
     }
 
-    /// The time that a worker or a server has spent on it so far.
+    /// The time a worker or a server has spent on it so far.
     fn worker_time(&self) -> Duration {
         Duration::ZERO
     }
 
-    /// The full error after [`BrokenBody`], once.
+    /// The full error behind a [`BrokenBody`], once.
     fn take_error(&mut self) -> Option<BackendError> {
         None
     }
 
-    /// What its program wrote to the error log since the last call.
+    /// The program's error log since the last call.
     fn take_stderr(&mut self) -> Vec<u8> {
         Vec::new()
     }
 
-    /// Logs what its program wrote to the error log since the last call, with the request it belongs to.
+    /// Logs the program's error log since the last call, with the request it belongs to.
     fn log_stderr(&mut self) {}
 }
 
-/// A source on the heap: what passes it on moves one pointer.
+/// A boxed source: passing it on moves one pointer.
 impl<S: BodySource> BodySource for Box<S> {
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Piece>, BrokenBody>> {
         (**self).poll_piece(context)
@@ -146,26 +145,26 @@ impl<S: BodySource> BodySource for Box<S> {
     }
 }
 
-/// Where content of a body may go at once.
+/// Destination for content read directly from the kernel.
 #[derive(Debug)]
 pub enum ReadInto<'p> {
-    /// To the end of this memory.
+    /// Appended to this memory.
     Memory(&'p mut Vec<u8>),
-    /// Into a pipe, without a copy, if it is long.
+    /// Moved into a pipe without a copy, if it is long.
     Pipe {
-        /// The end that is written to.
+        /// The write end.
         end: BorrowedFd<'p>,
-        /// Most bytes it may be given, at least one.
+        /// Most bytes to move, at least one.
         most: usize,
     },
 }
 
-/// What a read with a place brought.
+/// Result of a read with a destination.
 #[derive(Debug)]
 pub enum ReadPiece {
-    /// A piece, as without a place.
+    /// A piece outside the destination.
     Piece(Piece),
-    /// This number of bytes, which are in their place.
+    /// Number of bytes written to the destination.
     Placed(usize),
 }
 
@@ -188,16 +187,16 @@ impl Piece {
         }
     }
 
-    /// Whether it has no bytes.
+    /// True if it has no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Appends its bytes to `memory`. Blocks if they are on the disk only.
+    /// Appends its bytes to `memory`. Blocks if they are not in the page cache.
     ///
     /// # Errors
-    /// What the system says of the file, or of the pipe.
+    /// The system's error for the file or the pipe.
     pub fn read_to(self, memory: &mut Vec<u8>) -> io::Result<()> {
         let start = memory.len();
         match self {
@@ -220,7 +219,7 @@ impl Piece {
         Ok(())
     }
 
-    /// Drops everything after the first `most` bytes.
+    /// Drops all bytes after the first `most`.
     pub fn truncate(&mut self, most: u64) {
         match self {
             Self::Bytes(bytes) => bytes.truncate(usize::try_from(most).unwrap_or(usize::MAX)),
@@ -234,6 +233,6 @@ impl Piece {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("body broke off: {reason}")]
 pub struct BrokenBody {
-    /// Out of the list of reasons a 5xx may have.
+    /// One of the fixed reasons of a 5xx.
     pub reason: Reason,
 }

@@ -1,4 +1,4 @@
-//! What logs and metrics tell of a response beside its status and size.
+//! Facts about a response for logs and metrics, besides its status and size.
 
 use crate::Reason;
 use std::sync::Arc;
@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 
 use haulier_proto::accept::Coding;
 
-/// Who made the response; a label in logs and metrics.
+/// The part that made the response; a label in logs and metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Handler {
     Static,
     Php,
-    /// PHP named a file, we send it.
+    /// PHP named a file, which haulier sends.
     Handed,
-    /// PHP made the body, a rule has us send it.
+    /// PHP made the body; a rule moved it to haulier.
     Offloaded,
-    /// An image, or what an upload is told.
+    /// An image, or the response to an upload.
     Image,
     Redirect,
     Denied,
@@ -24,7 +24,7 @@ pub enum Handler {
 }
 
 impl Handler {
-    /// All of them, in the order of their numbers.
+    /// All handlers; metrics index by position.
     pub const ALL: [Self; 8] = [
         Self::Static,
         Self::Php,
@@ -51,21 +51,21 @@ impl Handler {
     }
 }
 
-/// How a script handed its response over; a label in metrics.
+/// The way a script handed its response off; a label in metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Via {
     /// `X-Sendfile` and `X-LIGHTTPD-send-file`.
     XSendfile,
     /// `X-Accel-Redirect`.
     XAccel,
-    /// `zend_send_file()` and its kin.
+    /// `zend_send_file()` and similar functions.
     Zend,
-    /// An `offload` rule; the script knows nothing of it.
+    /// An `offload` rule, unknown to the script.
     Transparent,
 }
 
 impl Via {
-    /// All of them, in the order of their numbers.
+    /// All ways; metrics index by position.
     pub const ALL: [Self; 4] = [Self::XSendfile, Self::XAccel, Self::Zend, Self::Transparent];
 
     #[must_use]
@@ -79,23 +79,23 @@ impl Via {
     }
 }
 
-/// Where an image came from; a label in metrics.
+/// Origin of an image; a label in metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ImageResult {
     Memory,
     Disk,
     Memcached,
     Redis,
-    /// A variant that was made for this request, or for one it waited with.
+    /// Rendered for this request, or for another that it joined.
     Made,
-    /// The untouched bytes from the store.
+    /// The unchanged original.
     Original,
-    /// There was none to send.
+    /// No image was sent.
     Error,
 }
 
 impl ImageResult {
-    /// All of them, in the order of their numbers.
+    /// All origins; metrics index by position.
     pub const ALL: [Self; 7] = [
         Self::Memory,
         Self::Disk,
@@ -120,42 +120,42 @@ impl ImageResult {
     }
 }
 
-/// Where the time of an image went; what did not happen has none.
+/// Time spent on each part of making an image; `None` if a part did not happen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ImageTimes {
-    /// Looking into the caches.
+    /// Looking it up in the caches.
     pub cache: Option<Duration>,
-    /// Getting the original out of its store.
+    /// Reading the original from its store.
     pub fetch: Option<Duration>,
-    /// Waiting for a worker, and for memory.
+    /// Waiting for a worker and for memory.
     pub queue: Option<Duration>,
-    /// Reading the original.
+    /// Decoding the original.
     pub decode: Option<Duration>,
-    /// The steps: scaling and all others.
+    /// All steps, scaling among them.
     pub resize: Option<Duration>,
-    /// Writing the variant.
+    /// Encoding the variant.
     pub encode: Option<Duration>,
 }
 
-/// What the access log and the metrics tell beside status and size.
+/// Facts about a response for the access log and the metrics, besides its status and size.
 #[derive(Debug, Clone)]
 pub struct Trace {
     pub handler: Handler,
-    /// Out of a fixed list; every 5xx has one.
+    /// One of a fixed list; every 5xx has one.
     pub reason: Option<Reason>,
-    /// The figures behind the reason, and the setting that they are of.
+    /// The figures behind the reason, with the setting that limits them.
     pub detail: Option<Box<str>>,
-    /// Apart: a file is answered more often than PHP, and need not move what only PHP fills.
+    /// Boxed: most responses are files, and moving one need not move this.
     pub backend: Option<Box<BackendTrace>>,
-    /// The script was done before its response was sent, because it handed that over.
+    /// Set if the script handed its response off, so that its worker was free before the response was sent.
     pub handoff: Option<Via>,
-    /// Where the image came from, if it is one.
+    /// Origin of an image.
     pub image: Option<ImageResult>,
-    /// Apart: what is in memory took no time.
+    /// Boxed, and absent for an image in memory.
     pub image_times: Option<Box<ImageTimes>>,
-    /// How the body was coded on its way.
+    /// Coding of the body while it was sent.
     pub compressed: Option<Arc<Compressed>>,
-    /// The coding of a file's variant that was sent in its place.
+    /// Coding of the compressed copy that was sent instead of a file.
     pub variant: Option<Coding>,
 }
 
@@ -175,7 +175,7 @@ impl Trace {
         }
     }
 
-    /// What we coded the body with, now or before; what PHP coded itself is not ours.
+    /// The coding that haulier applied, now or earlier; a coding by PHP does not count.
     #[must_use]
     pub fn coding(&self) -> Option<Coding> {
         self.compressed
@@ -184,8 +184,8 @@ impl Trace {
             .or(self.variant)
     }
 
-    /// How long the client went on reading after the worker was free; `None` if the body did not leave PHP at once, or
-    /// the worker is still busy. This is the time of a worker that the hand-off saved.
+    /// Time the client kept reading after the worker was free: the worker time that the hand-off saved. `None` without
+    /// a hand-off, or while the worker is busy.
     #[must_use]
     pub fn worker_time_saved(&self, now: Instant) -> Option<Duration> {
         self.handoff?;
@@ -193,29 +193,29 @@ impl Trace {
     }
 }
 
-/// How PHP took part.
+/// PHP's part in a response.
 #[derive(Debug, Clone, Default)]
 pub struct BackendTrace {
     /// Time the request waited for a worker.
     pub queued: Duration,
-    /// When a worker was taken.
+    /// The moment a worker was taken.
     pub taken: Option<Instant>,
-    /// Microseconds a worker was busy with it; 0 until the worker is free again.
+    /// Microseconds the worker was busy; 0 until it is free again.
     pub busy: Arc<AtomicU64>,
     /// The name of the pool that ran the script.
     pub pool: Option<Arc<str>>,
-    /// The worker, where it is known.
+    /// The worker's process, if known.
     pub pid: Option<u32>,
-    /// First line PHP wrote to its error log during this request.
+    /// The first line PHP wrote to its error log during this request.
     pub message: Option<String>,
-    /// All of these lines, for sites in development.
+    /// All lines of that log, for sites in development.
     pub stderr: String,
-    /// What was streamed, if the body was too long to be held.
+    /// Set for a body too long to be held back.
     pub streamed: Option<Box<Streamed>>,
 }
 
 impl BackendTrace {
-    /// When the worker was free again; `None` before.
+    /// The moment the worker was free again; `None` before.
     #[must_use]
     pub fn released(&self) -> Option<Instant> {
         let busy = self.busy.load(Ordering::Relaxed);
@@ -225,17 +225,17 @@ impl BackendTrace {
     }
 }
 
-/// A body that a script streamed: noted when it turns out to be too long to be held.
+/// A body that a script streamed because it was too long to be held back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Streamed {
-    /// The script's path in the document root.
+    /// The script's path below the document root.
     pub script: String,
-    /// The media type it announced, without parameters.
+    /// Its media type, without parameters.
     pub media_type: Option<String>,
 }
 
 impl Streamed {
-    /// For a script and the value of its Content-Type field.
+    /// Takes the script's path and its Content-Type.
     #[must_use]
     pub fn new(script: &[u8], content_type: Option<&[u8]>) -> Box<Self> {
         let media_type = content_type.map(|value| {
@@ -249,14 +249,14 @@ impl Streamed {
     }
 }
 
-/// What coding a body came to, for logs and metrics. A body that still comes adds to it.
+/// Result of coding a body, for logs and metrics; updated while the body is sent.
 #[derive(Debug)]
 pub struct Compressed {
     pub coding: Coding,
     pub level: i32,
-    /// How busy the server was, for the log.
+    /// The load of the server, for the log.
     load: &'static str,
-    /// Bytes before and after, so far.
+    /// Bytes before and after coding, so far.
     pub taken: AtomicU64,
     pub made: AtomicU64,
     /// Time spent coding, nanoseconds.
@@ -264,7 +264,7 @@ pub struct Compressed {
 }
 
 impl Compressed {
-    /// A coding that has taken nothing yet.
+    /// A coding that has seen no bytes yet.
     #[must_use]
     pub fn new(coding: Coding, level: i32, load: &'static str) -> Arc<Self> {
         Arc::new(Self {
@@ -277,7 +277,7 @@ impl Compressed {
         })
     }
 
-    /// Adds what one run of the coder took and made.
+    /// Adds the bytes before and after one run of the coder.
     pub fn add(&self, taken: usize, made: usize, spent: Duration) {
         self.nanoseconds.fetch_add(spent.as_nanos() as u64, Ordering::Relaxed);
         self.taken.fetch_add(taken as u64, Ordering::Relaxed);
