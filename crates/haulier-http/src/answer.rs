@@ -6,7 +6,7 @@ use haulier_proto::field::{Fields, is_name, is_value};
 
 /// Head, body and cost of an answer.
 #[derive(Debug)]
-pub struct Answer<B> {
+pub struct BackendAnswer<B> {
     pub head: AnswerHead,
     pub body: B,
     pub cost: Cost,

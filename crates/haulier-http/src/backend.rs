@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use haulier_proto::field::Fields;
 
-use crate::answer::Answer;
+use crate::answer::BackendAnswer;
 use crate::request::Presence;
 use crate::source::BodySource;
 
@@ -30,7 +30,7 @@ pub trait Backend: std::fmt::Debug {
     ///
     /// # Errors
     /// See [`BackendError`]. No part of an answer has been passed on.
-    fn send(&self, call: &Call<'_, Self::Head>) -> impl Future<Output = Result<Answer<Self::Body>, BackendError>>;
+    fn send(&self, call: &BackendCall<'_, Self::Head>) -> impl Future<Output = Result<BackendAnswer<Self::Body>, BackendError>>;
 
     /// Describes the error and the state of the back end in a few lines, for a developer.
     fn explain(&self, error: &BackendError) -> String;
@@ -38,7 +38,7 @@ pub trait Backend: std::fmt::Debug {
 
 /// One request to a back end, complete before it takes a worker or a connection.
 #[derive(Debug)]
-pub struct Call<'a, H: ?Sized> {
+pub struct BackendCall<'a, H: ?Sized> {
     pub head: &'a H,
     pub body: RequestBody<'a>,
     /// Safe to send again if the connection closed before the first byte of an answer.

@@ -5,12 +5,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A number of bytes of memory or disk, shared by all bodies of a kind.
 #[derive(Debug)]
-pub struct Budget {
+pub struct ByteBudget {
     used: AtomicU64,
     most: u64,
 }
 
-impl Budget {
+impl ByteBudget {
     /// A budget of `most` bytes, all free.
     #[must_use]
     pub fn new(most: u64) -> Arc<Self> {
@@ -55,20 +55,20 @@ impl Budget {
 /// Bytes taken from a budget, returned when the charge is dropped.
 #[derive(Debug)]
 pub struct Charge {
-    budget: Arc<Budget>,
+    budget: Arc<ByteBudget>,
     bytes: u64,
 }
 
 impl Charge {
     /// A charge of no bytes.
     #[must_use]
-    pub fn new(budget: &Arc<Budget>) -> Self {
+    pub fn new(budget: &Arc<ByteBudget>) -> Self {
         Self::of_taken(budget, 0)
     }
 
     /// A charge of bytes that were taken already.
     #[must_use]
-    pub fn of_taken(budget: &Arc<Budget>, bytes: u64) -> Self {
+    pub fn of_taken(budget: &Arc<ByteBudget>, bytes: u64) -> Self {
         Self {
             budget: Arc::clone(budget),
             bytes,
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn a_charge_takes_what_is_left_and_gives_it_back() {
-        let budget = Budget::new(10);
+        let budget = ByteBudget::new(10);
         let mut charge = Charge::new(&budget);
         assert!(charge.grow(4) && !charge.grow(7) && charge.grow(6));
         assert!(!budget.has_room() && !budget.take(1));

@@ -18,10 +18,10 @@ mod response;
 mod source;
 mod trace;
 
-pub use answer::{Answer, AnswerHead, BadLength, Cost, interim_fields, is_live};
-pub use backend::{Backend, BackendError, Call, Caller, RequestBody};
+pub use answer::{BackendAnswer, AnswerHead, BadLength, Cost, interim_fields, is_live};
+pub use backend::{Backend, BackendError, BackendCall, Caller, RequestBody};
 pub use body::{Body, Parts};
-pub use budget::{Budget, Charge};
+pub use budget::{ByteBudget, Charge};
 pub use file::{FileSlice, OpenFile, ReadNow};
 pub use network::{Network, NotANetwork};
 pub use peer::Peer;

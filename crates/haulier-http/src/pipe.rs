@@ -12,7 +12,7 @@ use std::sync::Arc;
 use rustix::io::Errno;
 use rustix::pipe::{PipeFlags, SpliceFlags};
 
-use crate::budget::Budget;
+use crate::budget::ByteBudget;
 use crate::source::ReadInto;
 
 /// Most bytes in one pipe.
@@ -32,7 +32,7 @@ pub struct Pipe {
     read: OwnedFd,
     write: OwnedFd,
     /// The budget its bytes are charged to.
-    budget: Arc<Budget>,
+    budget: Arc<ByteBudget>,
     /// Bytes in it, charged to the budget.
     held: Cell<u64>,
     /// It is not filled again until it is nearly empty.
@@ -44,7 +44,7 @@ impl Pipe {
     ///
     /// # Errors
     /// No descriptors are left, or the account has too many pipes.
-    pub fn new(budget: &Arc<Budget>) -> io::Result<Self> {
+    pub fn new(budget: &Arc<ByteBudget>) -> io::Result<Self> {
         let (read, write) = rustix::pipe::pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         rustix::pipe::fcntl_setpipe_size(&write, ROOM)?;
         Ok(Self {

@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use haulier_http::{
-    Answer, AnswerHead, Backend, BackendError, BodySource, BrokenBody, Call, Cost, Piece, ReadInto, ReadPiece, Reason,
+    BackendAnswer, AnswerHead, Backend, BackendError, BodySource, BrokenBody, BackendCall, Cost, Piece, ReadInto, ReadPiece, Reason,
     interim_fields,
 };
 use haulier_proto::fastcgi::CgiHead;
@@ -30,7 +30,7 @@ impl Backend for Pool {
         self.name()
     }
 
-    async fn send(&self, call: &Call<'_, [u8]>) -> Result<Answer<Box<Response>>, BackendError> {
+    async fn send(&self, call: &BackendCall<'_, [u8]>) -> Result<BackendAnswer<Box<Response>>, BackendError> {
         let caller = call.caller;
         let request = Request {
             params: call.head,
@@ -65,7 +65,7 @@ impl Backend for Pool {
 }
 
 /// PHP's response as an answer.
-fn answer(mut response: Response) -> Result<Answer<Box<Response>>, haulier_http::BadLength> {
+fn answer(mut response: Response) -> Result<BackendAnswer<Box<Response>>, haulier_http::BadLength> {
     let cgi = &response.head;
     let mut head = AnswerHead::read(cgi.status(), cgi.fields())?;
     head.dropped = cgi.dropped().map(<[u8]>::to_vec);
@@ -78,7 +78,7 @@ fn answer(mut response: Response) -> Result<Answer<Box<Response>>, haulier_http:
         taken: response.taken(),
         pid: response.pid(),
     };
-    Ok(Answer {
+    Ok(BackendAnswer {
         head,
         body: Box::new(response),
         cost,

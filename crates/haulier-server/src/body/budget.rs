@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use haulier_http::Budget;
+use haulier_http::ByteBudget;
 
 use super::hold::SPOOL_MEMORY_OF_ALL;
 
@@ -26,9 +26,9 @@ impl SpoolBudget {
     pub(crate) fn new(site: &str, most_long: u64, most_disk: u64) -> Arc<Self> {
         Arc::new(Self {
             site: site.to_owned(),
-            memory: Budget::new(SPOOL_MEMORY_OF_ALL),
-            long: Budget::new(most_long),
-            disk: Budget::new(most_disk),
+            memory: ByteBudget::new(SPOOL_MEMORY_OF_ALL),
+            long: ByteBudget::new(most_long),
+            disk: ByteBudget::new(most_disk),
             full: AtomicU64::new(0),
         })
     }

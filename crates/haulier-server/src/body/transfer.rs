@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use haulier_http::{BodySource, BrokenBody, Budget, Piece, ReadPiece};
+use haulier_http::{BodySource, BrokenBody, ByteBudget, Piece, ReadPiece};
 
 use super::queue::Queue;
 use crate::log_throttle::LogThrottle;

@@ -62,7 +62,7 @@ impl Relay<'_> {
     where
         S: BodySource + 'static,
     {
-        let Answer { mut head, body, cost } = answer;
+        let BackendAnswer { mut head, body, cost } = answer;
         if let Some(line) = &head.dropped {
             self.note_dropped(line);
         }

@@ -136,7 +136,7 @@ where
     params::write(&mut writer, site, php, request, call, body.length()).map_err(|_| CallError::ParamsTooLong)?;
     writer.finish();
     let client = Client(request);
-    let sent = haulier_http::Call {
+    let sent = haulier_http::BackendCall {
         head: &params[..],
         body: body.as_request_body(),
         idempotent: request.head.method().is_safe() || call.is_bodiless(),
