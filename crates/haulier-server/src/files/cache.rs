@@ -1,8 +1,7 @@
-//! Files and scripts found before: a hit costs a hash and a look at the time.
+//! A cache of resolved paths: a hit costs a hash and a comparison of times.
 //!
-//! One cache per thread, so nothing is locked. What is found there was true at most a second ago; a file changed in
-//! the last two seconds is looked at on every request, because it is probably being written, and so is every file of a
-//! site in development.
+//! Each thread has one, so nothing is locked. An entry is trusted for a second. A file changed in the last two seconds
+//! is checked on every request, since it is probably being written; so is every file of a site in development.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -17,31 +16,31 @@ use super::open::{Version, out_of_descriptors};
 use super::resolve::{self, Resolved, Script};
 use super::site_files::SiteFiles;
 
-/// How long an answer stands without asking the file system.
+/// Time an entry is trusted without asking the file system.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// A file modified less than this ago may be written again within the resolution of its times.
+/// A file modified more recently may change again within the resolution of its times.
 pub(super) const SETTLED: Duration = Duration::from_secs(2);
 
-/// Bytes of small files kept in memory, a thread.
+/// Bytes of small files kept in memory by one thread.
 const MOST_BYTES: usize = 8 * 1024 * 1024;
 
-/// What a normalised path is on a site.
+/// The meaning of a normalised path on a site.
 #[derive(Debug)]
 pub(crate) enum Found {
     /// A regular file, ready to send.
     File(Rc<Entry>),
-    /// A script that exists and may run, an index among them.
+    /// A script that exists and may run; also the index of a directory.
     Script(Script),
-    /// A directory asked for without its slash.
+    /// A directory requested without its slash.
     SlashMissing,
     /// A directory without index.
     Directory,
-    /// Nothing that could be sent.
+    /// No file that can be sent.
     Missing,
-    /// Something nobody gets: hidden, denied by a rule, a script that may not run, a link out of the root.
+    /// Never sent: hidden, denied by a rule, a script that may not run, a link out of the root.
     Denied,
-    /// It may be there, and cannot be opened.
+    /// It may exist, but cannot be opened.
     Failed(io::Error),
 }
 
@@ -53,8 +52,8 @@ pub(crate) struct FileCache {
     most: Cell<usize>,
 }
 
-/// Two generations: what is used moves to the young one; when that has its half, the old one is dropped. This keeps
-/// what was used lately, as LRU does, and needs no list.
+/// Two generations. A hit moves an entry to the young one. Once that holds half of the limit, it replaces the old one,
+/// whose entries are dropped. The effect is that of LRU without a list.
 #[derive(Debug, Default)]
 struct State {
     young: Generation,
@@ -63,7 +62,7 @@ struct State {
 
 #[derive(Debug, Default)]
 struct Generation {
-    /// By hash of site and path; a slot tells whose it is.
+    /// By hash of site and path; the entry holds both, to detect collisions.
     slots: HashMap<u64, Slot, foldhash::fast::RandomState>,
     /// Content in memory, bytes.
     bytes: usize,
@@ -73,13 +72,13 @@ struct Generation {
 struct Slot {
     site: u32,
     path: Box<[u8]>,
-    /// Path of the file in the root: another than `path` for an index.
+    /// Path of the file below the root; differs from `path` for an index.
     name: Box<[u8]>,
     what: What,
     version: Version,
-    /// The file is looked at from then on.
+    /// The next moment to check the file.
     check_at: Instant,
-    /// Whatever the file looks like, it is opened anew from then on.
+    /// The moment to open the file anew, even if it looks unchanged.
     expires: Option<Instant>,
 }
 
@@ -90,7 +89,7 @@ enum What {
 }
 
 impl FileCache {
-    /// For at most so many files.
+    /// A cache of at most `most` files.
     pub(crate) fn new(most: usize) -> Self {
         Self {
             state: RefCell::default(),
@@ -99,26 +98,26 @@ impl FileCache {
         }
     }
 
-    /// For at most so many files from now on.
+    /// Changes the limit.
     pub(crate) fn resize(&self, most: usize) {
         self.most.set(most.max(2));
     }
 
-    /// Lets go of everything: the process is out of descriptors.
+    /// Drops everything, because the process is out of descriptors.
     pub(crate) fn shed(&self) {
         *self.state.borrow_mut() = State::default();
     }
 
-    /// How often [`FileCache::age`] is called.
+    /// Interval of calls of [`FileCache::age`].
     pub(crate) const AGE: Duration = Duration::from_secs(10);
 
-    /// Lets go of what was not asked for during the last two ages: a file that was deleted gives its space back.
+    /// Drops entries unused since the last but one call, so that a deleted file gives its space back.
     pub(crate) fn age(&self) {
         let mut state = self.state.borrow_mut();
         state.old = std::mem::take(&mut state.young);
     }
 
-    /// What a normalised path (`haulier_proto::path::normalize`) is on this site.
+    /// Looks up a normalised path (`haulier_proto::path::normalize`) of this site.
     pub(crate) fn find(&self, site: &SiteFiles, path: &[u8], now: Instant) -> Found {
         match self.cached(site, path, now) {
             Some(found) => found,
@@ -126,7 +125,7 @@ impl FileCache {
         }
     }
 
-    /// A path that is not remembered: a script with PATH_INFO, or what its whole name says.
+    /// Looks up a path that is not cached, with and without PATH_INFO.
     fn search(&self, site: &SiteFiles, path: &[u8], now: Instant) -> Found {
         if names::is_denied(site, path) {
             return Found::Denied;
@@ -139,7 +138,7 @@ impl FileCache {
                         ..script
                     });
                 }
-                // A directory with a script's name: go on inside.
+                // A directory with a script's name: continue inside.
                 Found::SlashMissing => {}
                 found => return found,
             }
@@ -147,7 +146,7 @@ impl FileCache {
         self.resolve(site, path, now)
     }
 
-    /// A path without PATH_INFO.
+    /// Looks up a path without PATH_INFO.
     fn whole(&self, site: &SiteFiles, path: &[u8], now: Instant) -> Found {
         self.cached(site, path, now)
             .unwrap_or_else(|| self.resolve(site, path, now))
@@ -194,7 +193,7 @@ impl FileCache {
     fn keep(&self, site: &SiteFiles, path: &[u8], name: &[u8], what: What, version: Version, now: Instant) -> Found {
         let found = what.clone().into();
         let unsettled = until_settled(&version);
-        // An index that is not the first one: a better one may have come meanwhile.
+        // Not the preferred index: a better one may have been added meanwhile.
         let outranked = (path.ends_with(b"/") && !is_first_index(site, name)).then(|| fresh(site));
         let slot = Slot {
             site: site.number,
@@ -217,7 +216,7 @@ impl FileCache {
 }
 
 impl State {
-    /// The slot of this key, young again.
+    /// The entry of this key, moved to the young generation.
     fn get(&mut self, key: u64, most: usize) -> Option<&mut Slot> {
         if !self.young.slots.contains_key(&key) {
             let slot = self.old.remove(key)?;
@@ -251,7 +250,7 @@ impl Generation {
 }
 
 impl Slot {
-    /// Looks at the file; if it is the one that was opened, the slot is good for another while.
+    /// Checks the file. If it is the one that was opened, the entry is trusted for another while.
     fn still_true(&mut self, site: &SiteFiles, now: Instant) -> bool {
         if self.expires.is_some_and(|expires| now >= expires)
             || Version::now(site.document_root(), &self.name) != Some(self.version)
@@ -282,7 +281,7 @@ impl From<What> for Found {
     }
 }
 
-/// How long an answer of this site stands. Whoever works on it wants to see what was saved just now.
+/// Time an entry of this site is trusted. Developers expect to see a saved file at once.
 fn fresh(site: &SiteFiles) -> Duration {
     if site.is_in_development() {
         Duration::ZERO
@@ -291,7 +290,7 @@ fn fresh(site: &SiteFiles) -> Duration {
     }
 }
 
-/// How long a file just modified is still doubtful.
+/// Time until the state of a file just modified is reliable.
 fn until_settled(version: &Version) -> Option<Duration> {
     let age = entry::age(version, SystemTime::now())?;
     SETTLED.checked_sub(age).filter(|left| !left.is_zero())

@@ -1,8 +1,7 @@
-//! A file in the coding its client likes best: a sidecar that was put beside it, else a variant made once and kept.
+//! A file in the coding its client prefers: a sidecar from the document root, else a compressed copy from the store.
 //!
-//! Until there is one, the file itself goes on and is coded on its way out (`compress`). Each variant has a
-//! strong entity tag of its own; all of them begin with that of the file, so that a client that comes back with any of
-//! them is told that nothing has changed.
+//! Until a copy exists, the file itself is coded while it is sent (`compress`). Each variant has its own strong entity
+//! tag, which begins with that of the file: a client that revalidates with any of them gets a 304.
 
 use std::cell::{Cell, RefCell};
 use std::os::unix::fs::FileExt;
@@ -25,19 +24,19 @@ use super::tag::{self, Tag};
 use crate::compress::store::Variant;
 use crate::compress::{codec, dictionary};
 
-/// How long it stands what variants there are.
+/// Time the set of variants is trusted.
 const FRESH: Duration = Duration::from_secs(1);
-/// A file asked for once may never be asked for again.
+/// Requests for a file before a copy is made: many files are requested only once.
 const WORTH_MAKING: u32 = 2;
-/// Earlier versions of a file that clients come back with at the same time.
+/// Earlier versions for which differences are kept.
 const MOST_DIFFERENCES: usize = 4;
-/// RFC 9659: browsers refuse more.
+/// Largest window browsers accept (RFC 9659).
 const MOST_WINDOW: u64 = 8 << 20;
 
-/// The variants of one file, as far as this thread knows them.
+/// The variants of one file known to this thread.
 #[derive(Debug)]
 pub(super) struct Codings {
-    /// Path of the file in the root.
+    /// Path of the file below the root.
     name: Box<[u8]>,
     version: Version,
     variants: [RefCell<Slot>; 3],
@@ -45,24 +44,24 @@ pub(super) struct Codings {
     differences: Option<Differences>,
 }
 
-/// The variants for clients that hold an earlier version of the file, or of another one announced for its path.
+/// Variants for clients that hold an earlier version of the file, or another one announced for its path.
 #[derive(Debug, Default)]
 struct Differences {
-    /// By hash of what the client holds; the one asked for last at the end.
+    /// By hash of the client's version, the most recently requested last.
     known: RefCell<Vec<(Hash, Slot)>>,
-    /// This version is kept for its successors.
+    /// This version is stored as the dictionary of later ones.
     is_kept: Cell<bool>,
 }
 
-/// What is known of the variant in one coding.
+/// The variant in one coding, as far as known.
 #[derive(Debug, Default)]
 struct Slot {
     entry: Option<Rc<Entry>>,
-    /// The sidecar `entry` was made of, in the state it had.
+    /// State of the sidecar that `entry` was made of.
     sidecar: Option<Version>,
-    /// No further search: coding gains nothing.
+    /// Coding gains nothing, so the search is over.
     is_useless: bool,
-    /// It is looked at again from then on.
+    /// The next moment to look for it.
     check_at: Option<Instant>,
 }
 
@@ -84,8 +83,8 @@ impl Codings {
         }
     }
 
-    /// Keeps what clients are told to keep. They name `dcz` only once they have something, so it is kept for whoever
-    /// reads codings at all.
+    /// Stores the version that clients are told to keep. A client names `dcz` only once it holds a dictionary, so any
+    /// client that accepts codings counts.
     fn keep(&self, site: &SiteFiles, entry: &Entry) {
         if let (Some(differences), Some(store)) = (&self.differences, &site.coding.variants)
             && !differences.is_kept.replace(true)
@@ -94,7 +93,7 @@ impl Codings {
         }
     }
 
-    /// What the file has over what the client holds, if that is known. Where it is not, it is ordered.
+    /// The difference from the client's version, if stored. Orders it otherwise.
     fn difference(&self, site: &SiteFiles, head: &RequestHead, entry: &Entry, now: Instant) -> Option<Rc<Entry>> {
         let (differences, store) = (self.differences.as_ref()?, site.coding.variants.as_ref()?);
         let key = self.version.key();
@@ -128,8 +127,8 @@ impl Codings {
         found
     }
 
-    /// The variant for a client, if there is one in a coding it likes best. A variant that is missing is ordered: until it
-    /// is made, the file is coded on its way rather than sent in a coding the client likes less.
+    /// The variant in one of the client's preferred codings, if it exists. A missing one is ordered. Until it is made,
+    /// the file is coded while it is sent, rather than sent in a less preferred coding.
     fn best(&self, site: &SiteFiles, accepted: &Accepted, entry: &Entry, now: Instant) -> Option<Rc<Entry>> {
         self.asked.set(self.asked.get().saturating_add(1));
         let allowed = &site.coding.settings.algorithms;
@@ -171,7 +170,7 @@ impl Codings {
         known.entry.clone()
     }
 
-    /// Looks for a sidecar first: whoever put it there knew why.
+    /// Looks for a sidecar first: an administrator's choice takes precedence.
     fn look(&self, site: &SiteFiles, coding: Coding, entry: &Entry, known: &mut Slot) {
         let name = [&self.name, extension(coding)].concat();
         let is_final = known.is_tagged() || entry.etag.is_none();
@@ -190,7 +189,7 @@ impl Codings {
     }
 
     fn sidecar(&self, site: &SiteFiles, coding: Coding, name: &[u8], entry: &Entry) -> Option<(Entry, Version)> {
-        // Most files have none: one look instead of an open.
+        // Most files have none, and stat(2) is cheaper than open(2).
         Version::now(site.document_root(), name)?;
         let Ok(Opened::File(regular)) = open::open(site.document_root(), name) else {
             return None;
@@ -204,18 +203,18 @@ impl Codings {
             return None;
         }
         let file = Arc::new(entry::open_file(regular));
-        // Several servers have the same sidecar, as they have the same file.
+        // Servers with the same file have the same sidecar, so they share this tag.
         let own = Tag::of(site.settings.etag, &version, &file).known();
         let tag = own.and_then(|own| self.tag(entry, coding, &String::from_utf8_lossy(tag::opaque(&own))));
         Some((entry.coded(coding, tag, file), version))
     }
 
-    /// Whether a sidecar is what its name says, and of this file.
+    /// Checks that a sidecar has the coding of its name and belongs to this version.
     fn check_sidecar(&self, coding: Coding, version: &Version, first: &[u8]) -> Result<(), &'static str> {
         if version.size == 0 {
             return Err("it is empty");
         }
-        // Tools that carry the time over drop its fraction.
+        // Tools that copy the time drop its fraction.
         if version.modified.0 < self.version.modified.0 {
             return Err("it is older than its file");
         }
@@ -232,7 +231,7 @@ impl Codings {
         }
     }
 
-    /// The variant of our own, or whether there is no use in one.
+    /// The compressed copy, and whether coding is useless.
     fn stored(&self, site: &SiteFiles, coding: Coding, entry: &Entry) -> (Option<Rc<Entry>>, bool) {
         let Some(store) = &site.coding.variants else {
             return (None, true);
@@ -248,8 +247,8 @@ impl Codings {
         }
     }
 
-    /// `"…-br.5a3"`: the tag of the file, the coding, and what tells two variants in that coding apart. `None` if the file
-    /// has no tag.
+    /// `"…-br.5a3"`: the tag of the file, the coding, and a mark that differs between variants in that coding. `None`
+    /// if the file has no tag.
     fn tag(&self, entry: &Entry, coding: Coding, variant: &str) -> Option<Vec<u8>> {
         let own = tag::opaque(entry.etag.as_ref()?);
         let coded = format!("-{}.{variant}\"", coding.as_str());
@@ -265,7 +264,7 @@ fn extension(coding: Coding) -> &'static [u8] {
     }
 }
 
-/// Answers a request for this file with the variant its client likes best.
+/// Answers a request for this file with the client's preferred variant.
 pub(crate) fn respond(site: &SiteFiles, head: &RequestHead, entry: &Rc<Entry>, now: Instant) -> Response {
     let Some(codings) = &entry.codings else {
         return answer::respond(head, entry);
@@ -296,21 +295,21 @@ pub(crate) fn respond(site: &SiteFiles, head: &RequestHead, entry: &Rc<Entry>, n
     }
 }
 
-/// A client that names `dcz` has what it needs for it.
+/// True if the client ranks `dcz` first; it names `dcz` only if it holds a dictionary.
 fn prefers_dictionary(accepted: &Accepted) -> bool {
     let weight = accepted.weight(Coding::DictionaryZstd);
     weight > 0 && Coding::PLAIN.iter().all(|&coding| accepted.weight(coding) <= weight)
 }
 
-/// A range is meant of what the client has a part of. Without a tag that says so it is of the file itself: parts
-/// fetched before the variant was there must fit those fetched after.
+/// A range refers to the variant that the client holds a part of. Without such a tag it refers to the file itself:
+/// parts fetched before and after a variant was made must fit together.
 fn wants_variant(fields: &Fields, variant: &Entry) -> bool {
     let is_meant = || variant.etag.is_some() && fields.known(Known::IfRange) == variant.etag.as_deref();
     fields.known(Known::Range).is_none() || is_meant()
 }
 
-/// RFC 9110 §13.1.2 compares weakly: any coding of the same content is the same. The answer names the tag the client
-/// has, so that it knows which of its stored answers is meant.
+/// A 304 if the client has any variant: RFC 9110 §13.1.2 compares weakly. The response repeats the client's tag, so
+/// that the client knows which stored response it confirms.
 fn unchanged_under_any_tag(fields: &Fields, entry: &Entry) -> Option<Response> {
     fields.known(Known::IfNoneMatch)?;
     if fields.known(Known::IfMatch).is_some() || fields.known(Known::IfUnmodifiedSince).is_some() {

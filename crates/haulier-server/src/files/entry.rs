@@ -1,4 +1,4 @@
-//! An open file with everything of an answer that does not change from request to request.
+//! An open file with the parts of its responses that are the same for every request.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -20,34 +20,34 @@ use super::site_files::SiteFiles;
 use super::tag::{self, Tag};
 use crate::compress::{self, dictionary::previous};
 
-/// Files up to this many bytes keep their content in memory: copying it is as cheap as sendfile (engine trials, 10 KB).
+/// Content of files up to this many bytes is kept in memory: copying it costs no more than sendfile(2).
 const SMALL: u64 = 16 * 1024;
 
 /// A regular file, ready to send.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) file: Arc<OpenFile>,
-    /// The field lines of a 200 but those the protocol writes.
+    /// The field lines of a 200, without those of the protocol.
     pub(crate) head: Arc<PreparedHead>,
     /// The field lines of a 304.
     pub(crate) not_modified: Arc<PreparedHead>,
-    /// Strong, with its quotes.
+    /// Strong, with quotes.
     pub(crate) etag: Option<Vec<u8>>,
-    /// The content is to be read before there is one.
+    /// The entity tag depends on the content, which has not been hashed yet.
     awaits_tag: bool,
-    /// The state the file was opened in.
+    /// The state of the file when it was opened.
     pub(super) version: Version,
-    /// Seconds since 1970; never later than the moment the file was opened.
+    /// Seconds since 1970; at most the moment the file was opened.
     pub(crate) last_modified: u64,
     pub(crate) content_type: Cow<'static, str>,
-    /// The coding of a variant.
+    /// Set for a variant.
     pub(super) coding: Option<Coding>,
-    /// The same content coded; `None` if it never is.
+    /// Variants of the same content; `None` if it is never coded.
     pub(super) codings: Option<Codings>,
 }
 
 impl Entry {
-    /// Makes a file ready. `path` is what was asked for, `name` the path of the file: they differ for an index.
+    /// Prepares a file. `path` is the requested path, `name` that of the file: they differ for an index.
     pub(super) fn new(site: &SiteFiles, path: &[u8], name: &[u8], regular: Regular) -> Self {
         let version = regular.version;
         let file = Arc::new(open_file(regular));
@@ -92,8 +92,8 @@ impl Entry {
         }
     }
 
-    /// The same content in a coding: `file` holds it, `tag` tells it from every other variant. Without a tag no client
-    /// can say which variant it has a part of.
+    /// A variant of the same content: `file` holds it, `tag` identifies it. Without a tag a range of it could not be
+    /// requested safely.
     pub(super) fn coded(&self, coding: Coding, tag: Option<Vec<u8>>, file: Arc<OpenFile>) -> Self {
         let mut fields = self.head.fields().clone();
         match &tag {
@@ -119,7 +119,7 @@ impl Entry {
         }
     }
 
-    /// For conditional requests.
+    /// Validators for conditional requests.
     pub(crate) fn validators(&self) -> Validators<'_> {
         Validators {
             etag: self.etag.as_deref(),
@@ -127,17 +127,17 @@ impl Entry {
         }
     }
 
-    /// True once it can be made anew with the tag it goes without.
+    /// True if the tag that was missing is available now.
     pub(super) fn misses_tag(&self) -> bool {
         self.awaits_tag && tag::is_ready(&self.version, &self.file)
     }
 
-    /// A name for this state of the file on this machine.
+    /// Identifies this state of the file on this machine.
     pub(crate) fn state(&self) -> String {
         format!("{:x}-{}", self.version.inode, tag::of_stat(&self.version))
     }
 
-    /// Bytes of content kept in memory. It never changes, so what variants may come to take is counted from the start.
+    /// Bytes of content kept in memory. It counts possible variants from the start, so that it never changes.
     pub(super) fn in_memory(&self) -> usize {
         let variants = self.codings.is_some().then(|| self.file.length().min(SMALL) as usize);
         self.file.content().map_or(0, Bytes::len) + variants.unwrap_or(0)
@@ -150,7 +150,7 @@ pub(super) fn last_modified(version: &Version, now: SystemTime) -> u64 {
     u64::try_from(version.modified.0).unwrap_or(0).min(now)
 }
 
-/// How long ago it was modified; `None` if that lies in the future.
+/// Time since the last modification; `None` if that lies in the future.
 pub(super) fn age(version: &Version, now: SystemTime) -> Option<Duration> {
     let (seconds, nanoseconds) = version.modified;
     let Ok(seconds) = u64::try_from(seconds) else {
@@ -160,8 +160,8 @@ pub(super) fn age(version: &Version, now: SystemTime) -> Option<Duration> {
     now.duration_since(UNIX_EPOCH).unwrap_or_default().checked_sub(modified)
 }
 
-/// The first rule that names what was asked for or what is sent. While a site is being worked on, browsers ask again
-/// for whatever no rule names.
+/// Cache-Control by the first rule that matches the requested path or the file. In development, `no-cache` is the
+/// default.
 fn cache_control<'a>(site: &'a SiteFiles, path: &[u8], name: &[u8]) -> Option<&'a str> {
     let settings = &site.settings;
     let rule = settings
@@ -172,7 +172,7 @@ fn cache_control<'a>(site: &'a SiteFiles, path: &[u8], name: &[u8]) -> Option<&'
         .or(site.is_in_development().then_some("no-cache"))
 }
 
-/// RFC 9110 §15.4.5: a 304 says what a cache needs, and describes no content.
+/// The field lines of a 304 (RFC 9110 §15.4.5): those a cache needs, without those that describe content.
 pub(crate) fn without_metadata(fields: &Fields) -> Fields {
     let mut fields = fields.clone();
     fields
@@ -184,7 +184,7 @@ pub(super) fn open_file(regular: Regular) -> OpenFile {
     with_small_content(regular.file, regular.version.size)
 }
 
-/// An open file of this length, with its content if that is small.
+/// An open file of this length, with its content if it is small.
 pub(super) fn with_small_content(file: File, length: u64) -> OpenFile {
     let content = read_small(&file, length);
     let file = OpenFile::new(file, length);
@@ -194,7 +194,7 @@ pub(super) fn with_small_content(file: File, length: u64) -> OpenFile {
     }
 }
 
-/// The whole content of a small file; `None` if it is larger, shrank meanwhile, or cannot be read.
+/// The whole content of a small file; `None` if it is larger, has shrunk, or cannot be read.
 fn read_small(file: &File, length: u64) -> Option<Bytes> {
     if length > SMALL {
         return None;

@@ -14,7 +14,7 @@ use super::{FileSettings, ScriptSettings, SiteFiles};
 use crate::pattern::glob::Glob;
 use crate::site::{PhpSettings, SharedParts, Site, SiteSettings};
 
-/// A document root that is removed when the test ends, and what the site shall be.
+/// A document root that is removed when the test ends, and the settings of its site.
 pub(crate) struct Root {
     directory: TempDir,
     settings: SiteSettings,
@@ -35,12 +35,12 @@ impl Root {
         &self.settings.files.root
     }
 
-    /// Beside the document root.
+    /// The directory that contains the document root.
     pub(crate) fn outside(&self) -> PathBuf {
         self.directory.path().to_path_buf()
     }
 
-    /// With this file in the document root, modified an hour ago.
+    /// Adds a file to the document root, modified an hour ago.
     pub(crate) fn file(self, name: &str, content: &str) -> Self {
         let path = self.path().join(name);
         std::fs::create_dir_all(path.parent().expect("a directory")).expect("directories");
@@ -59,7 +59,7 @@ impl Root {
         self
     }
 
-    /// With PHP: scripts that may run and those that never do.
+    /// Adds PHP, with scripts that may run and scripts that never do.
     pub(crate) fn php(self, scripts: &[&str], never: &[&str]) -> Self {
         let globs = |texts: &[&str]| texts.iter().map(|text| Glob::new(text).expect("a pattern")).collect();
         let php = PhpSettings {
@@ -83,12 +83,12 @@ impl Root {
     }
 }
 
-/// A site of these settings, whose pool runs nothing.
+/// A site with these settings and an idle pool.
 pub(crate) fn open(settings: SiteSettings, series: u32) -> Site {
     with_parts(|shared| Site::open(settings, shared, series)).expect("a document root")
 }
 
-/// Parts that sites share: a pool that runs nothing, and no store of variants.
+/// Parts that sites share: an idle pool, and no store of variants.
 pub(crate) fn with_parts<T>(work: impl FnOnce(SharedParts<'_>) -> T) -> T {
     let pools = [pool()];
     work(SharedParts {
@@ -97,7 +97,7 @@ pub(crate) fn with_parts<T>(work: impl FnOnce(SharedParts<'_>) -> T) -> T {
     })
 }
 
-/// Makes a file look modified so long ago.
+/// Sets the modification time of a file to `age` ago.
 pub(crate) fn age(path: &Path, age: Duration) {
     let file = std::fs::File::options().write(true).open(path).expect("a file to age");
     file.set_modified(std::time::SystemTime::now() - age).expect("a time");
@@ -116,7 +116,7 @@ fn settings(root: PathBuf) -> SiteSettings {
     }
 }
 
-/// A pool that nothing is ever asked of: its server is somebody else's, so nothing is started.
+/// A pool that gets no requests: its server is external, so nothing is started.
 fn pool() -> Arc<Pool> {
     let external = External::new(vec![haulier_php::Address::Unix("/nowhere".into())]);
     Pool::start(PoolSettings::new("test", PoolKind::External(external))).expect("a pool")

@@ -1,18 +1,17 @@
-//! File name extension → media type. Text says UTF-8, which is what files are written in today, unless its site says
-//! otherwise.
+//! File name extension → media type. Text is UTF-8 unless its site sets another charset.
 
 use std::borrow::Cow;
 
-/// What a file of no known kind is: bytes (RFC 2046 §4.5.1). Browsers save it and do not guess.
+/// The type of unknown files (RFC 2046 §4.5.1): browsers save them and do not guess.
 const UNKNOWN: &str = "application/octet-stream";
 
 /// The longest extension in the table.
 const LONGEST: usize = 11;
 
-/// What the table says behind a media type of text.
+/// The parameter of text types in the table.
 const SAYS_UTF8: &str = "; charset=utf-8";
 
-/// The media type for a path, by its extension in any letter case. Text names `charset`; `None` names none.
+/// The media type for a path, by its extension in any letter case. Text gets `charset`; `None` adds no charset.
 pub(super) fn of(path: &[u8], charset: Option<&str>) -> Cow<'static, str> {
     let listed = listed(path);
     match (listed.strip_suffix(SAYS_UTF8), charset) {
@@ -40,7 +39,7 @@ fn listed(path: &[u8]) -> &'static str {
     }
 }
 
-/// Sorted by extension. Names as IANA registers them, or as every browser knows them.
+/// Sorted by extension. Names as registered by IANA, or as known to every browser.
 const TYPES: &[(&str, &str)] = &[
     ("3g2", "video/3gpp2"),
     ("3gp", "video/3gpp"),

@@ -1,8 +1,9 @@
-//! Files of the document root: finding them, and answering with them.
+//! Files of the document root: finding and serving them.
 //!
-//! `names` judges what a path says, `open` opens beneath the root, `resolve` decides what a path is, `cache` remembers
-//! it, `entry` makes a file ready to send, `tag` makes its entity tag, `coded` picks its variant, `respond` answers with it. What is found is a value;
-//! the pipeline acts on it. `roots` opens what scripts name and clients may not ask for, `sendfile_cache` holds that open.
+//! `names` judges a path by its name, `open` opens below the root, `resolve` finds the meaning of a path, `cache`
+//! remembers it, `entry` prepares a file, `tag` makes its entity tag, `coded` picks its variant, `respond` answers with
+//! it. The result of a lookup is a value; the pipeline acts on it. `roots` opens files named by scripts, `sendfile_cache`
+//! keeps them open.
 
 mod cache;
 mod coded;

@@ -1,15 +1,15 @@
-//! What a path's name alone decides: what never leaves, and what is a script.
+//! Rules on the name of a path alone: hidden files, and scripts.
 //!
-//! A name that looks like a script's to anybody is one here or nothing: its source never goes out as a file.
+//! A name that any PHP installation could take for a script is run here or not sent at all: its source never leaves.
 
 use super::settings::ScriptSettings;
 use super::site_files::SiteFiles;
 use crate::pattern::glob::Glob;
 
-/// Endings of editors' and packagers' leavings; the file they were made from may be a script or a configuration.
+/// Suffixes of backups left by editors and packagers; the original may be a script or a configuration.
 const BACKUPS: [&[u8]; 6] = [b"~", b".bak", b".swp", b".orig", b".save", b".swo"];
 
-/// Files that list what a site is made of, version by version.
+/// Files that list a site's components with their versions.
 const MANIFESTS: [&[u8]; 4] = [
     b"composer.json",
     b"composer.lock",
@@ -17,24 +17,24 @@ const MANIFESTS: [&[u8]; 4] = [
     b"package-lock.json",
 ];
 
-/// Extensions PHP or its distributions know for source, whatever the site runs.
+/// Extensions of source code in PHP and its distributions, whatever the site's settings.
 const SOURCES: [&[u8]; 12] = [
     b".php", b".phps", b".phtml", b".pht", b".phar", b".inc", b".php3", b".php4", b".php5", b".php6", b".php7",
     b".php8",
 ];
 
-/// What a name says about a file.
+/// Kind of a file by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Sent as it is.
+    /// Sent unchanged.
     Plain,
     /// Run by PHP.
     Script,
-    /// A script's source that is not run here, or a spelling some system would read as one: `.PHP`, `.php.`.
+    /// Source that is not run here, or a spelling some system would take for it: `.PHP`, `.php.`.
     Source,
 }
 
-/// What the last name of this path is on this site.
+/// The kind of the last name of this path.
 pub(super) fn kind(site: &SiteFiles, path: &[u8]) -> Kind {
     let scripts = site.scripts.as_ref();
     if scripts.is_some_and(|scripts| is_script(scripts, path)) {
@@ -50,13 +50,13 @@ pub(super) fn kind(site: &SiteFiles, path: &[u8]) -> Kind {
     if looks_like_script { Kind::Source } else { Kind::Plain }
 }
 
-/// Whether this is the name of a script to PHP or its distributions: run or not, it is never sent as a file.
+/// True for the name of a script in PHP or its distributions; such a file is never sent.
 pub fn is_source(name: &[u8]) -> bool {
     SOURCES.iter().any(|source| ends_with_any_case(name, source))
 }
 
-/// Whether the path ends in an extension PHP runs, exactly as configured: rules for scripts are patterns that tell
-/// upper from lower case, so another spelling would slip past them.
+/// True if the path ends in an extension that PHP runs, in exactly this spelling: rules for scripts are case-sensitive
+/// patterns, which another spelling would evade.
 fn is_script(scripts: &ScriptSettings, path: &[u8]) -> bool {
     scripts
         .extensions
@@ -64,12 +64,12 @@ fn is_script(scripts: &ScriptSettings, path: &[u8]) -> bool {
         .any(|extension| path.ends_with(extension.as_bytes()))
 }
 
-/// Whether `scripts` and `never` let this script run.
+/// True if `scripts` and `never` let this script run.
 pub(super) fn may_run(scripts: &ScriptSettings, name: &[u8]) -> bool {
     (scripts.allow.is_empty() || any_matches(&scripts.allow, name)) && !any_matches(&scripts.never, name)
 }
 
-/// The places, behind a script's extension, where PATH_INFO may begin: `/a.php/x` gives 6.
+/// Positions after a script's extension where PATH_INFO may begin: `/a.php/x` gives 6.
 pub(super) fn script_ends<'a>(site: &'a SiteFiles, path: &'a [u8]) -> impl Iterator<Item = usize> + 'a {
     let scripts = site.scripts.as_ref();
     let slashes = path
@@ -80,13 +80,13 @@ pub(super) fn script_ends<'a>(site: &'a SiteFiles, path: &'a [u8]) -> impl Itera
     slashes.filter(move |&at| scripts.is_some_and(|scripts| is_script(scripts, &path[..at])))
 }
 
-/// Whether the site's `deny` names this path.
+/// True if `deny` of the site matches this path.
 pub(crate) fn is_denied(site: &SiteFiles, path: &[u8]) -> bool {
     any_matches(&site.settings.deny, path)
 }
 
-/// Whether a segment of this path is one that never leaves any site: dotfiles, backups, manifests. What `.well-known`
-/// at the root holds is meant to be found (RFC 8615).
+/// True if a segment of this path is never served: dotfiles, backups, manifests. `.well-known` at the root is public
+/// (RFC 8615).
 pub(crate) fn is_hidden(path: &[u8]) -> bool {
     let mut segments = path.split(|&byte| byte == b'/').skip(1);
     let first = segments.next().unwrap_or_default();

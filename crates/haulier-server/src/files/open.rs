@@ -1,7 +1,7 @@
-//! Opening a name beneath a root, without ever leaving it.
+//! Opens a name below a root and never leaves the root.
 //!
-//! The kernel resolves the name beneath the root's descriptor and follows no symbolic link. Only a name with a link in
-//! it is resolved by us, and opened by the name it really has; so whoever swaps directories meanwhile gains nothing.
+//! The kernel resolves the name below the root's descriptor and follows no symbolic link. A name with a link is
+//! resolved here and then opened by its real path, so swapping directories meanwhile gains nothing.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
-/// A directory that names are opened beneath: a document root, or one that scripts may send files from.
+/// A directory below which names are opened: a document root, or one that scripts may send files from.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Root<'r> {
     /// Absolute, without symbolic links.
@@ -23,12 +23,12 @@ pub(crate) struct Root<'r> {
     pub(crate) directory: BorrowedFd<'r>,
 }
 
-/// What a name stands for.
+/// The object a name stands for.
 #[derive(Debug)]
 pub(super) enum Opened {
     File(Regular),
     Directory,
-    /// Nothing, or nothing that can be sent: a FIFO, a socket, a device.
+    /// No object, or one that cannot be sent: a FIFO, a socket, a device.
     Missing,
     /// A symbolic link that leads out of the root or in a circle.
     Outside,
@@ -39,11 +39,11 @@ pub(super) enum Opened {
 pub(super) struct Regular {
     pub(super) file: File,
     pub(super) version: Version,
-    /// Its path in the root without symbolic links, if that is another than was asked for.
+    /// Its path below the root without symbolic links, if it differs from the requested one.
     pub(super) real: Option<Vec<u8>>,
 }
 
-/// What tells one state of a file from another.
+/// Identity and state of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Version {
     pub(super) device: u64,
@@ -67,8 +67,8 @@ impl Version {
         }
     }
 
-    /// Whether nothing has happened to the file for so long. Times are as coarse as the kernel's clock: what was written
-    /// twice within a tick of it looks like one state.
+    /// True if the file has not changed for this long. Times are as coarse as the kernel's clock: two writes within a
+    /// tick look like one state.
     pub(super) fn is_settled(&self, since: Duration, now: SystemTime) -> bool {
         let (seconds, nanoseconds) = self.changed;
         let changed =
@@ -77,7 +77,7 @@ impl Version {
         changed.is_ok_and(|changed| now.checked_sub(changed).is_some_and(|age| age >= since))
     }
 
-    /// A name for this state of the file, the same for everybody who looks at it.
+    /// Identifies this state of the file across processes.
     pub(super) fn key(&self) -> String {
         let (modified, changed) = (self.modified, self.changed);
         format!(
@@ -97,18 +97,18 @@ impl Version {
         }
     }
 
-    /// What this path in the root has now; links are followed, for only the very file that was opened compares equal.
+    /// The present state of this path below the root. Links are followed: only the file that was opened compares equal.
     pub(super) fn now(root: Root<'_>, path: &[u8]) -> Option<Self> {
         let stat = rustix::fs::statat(root.directory, relative(path), rustix::fs::AtFlags::empty()).ok()?;
         Some(Self::of(&stat))
     }
 
-    /// The state an open file is in.
+    /// The state of an open file.
     pub(super) fn of_file(file: &File) -> io::Result<Self> {
         Ok(Self::of(&rustix::fs::fstat(file)?))
     }
 
-    /// What this path has now, as [`Version::now`].
+    /// The present state of this path, as [`Version::now`].
     pub(super) fn at(path: &Path) -> Option<Self> {
         Some(Self::of(&rustix::fs::stat(path).ok()?))
     }
@@ -117,19 +117,19 @@ impl Version {
 /// Opens this path, which begins with `/`.
 ///
 /// # Errors
-/// What the system says when the name may exist but cannot be opened: no descriptors left, no permission, EIO.
+/// The system's error for a name that may exist: no descriptors left, no permission, EIO.
 pub(super) fn open(root: Root<'_>, path: &[u8]) -> io::Result<Opened> {
-    // O_NONBLOCK: a FIFO without writer must not hold the thread.
+    // O_NONBLOCK: opening a FIFO without a writer must not block the thread.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY;
     match beneath(root.directory, relative(path), flags) {
         Err(Errno::LOOP) => through_links(root, path, flags),
-        // A directory may be passed through without being read.
+        // A directory without read permission can still be passed through.
         Err(Errno::ACCESS) if is_directory(root, path)? => Ok(Opened::Directory),
         opened => classify(opened, None),
     }
 }
 
-/// Whether this path is a directory.
+/// True if this path is a directory.
 ///
 /// # Errors
 /// As [`open`].
@@ -142,7 +142,7 @@ pub(super) fn is_directory(root: Root<'_>, path: &[u8]) -> io::Result<bool> {
     Ok(matches!(opened, Opened::Directory))
 }
 
-/// Opens this directory to read its names; `None` if it is none.
+/// Opens this directory to list it; `None` if it is no directory.
 ///
 /// # Errors
 /// As [`open`].
@@ -162,11 +162,11 @@ pub(crate) fn open_directory(root: Root<'_>, path: &[u8]) -> io::Result<Option<O
     }
 }
 
-/// Resolves a name with a symbolic link in it, and opens what it leads to.
+/// Resolves a name that contains a symbolic link, and opens its target.
 fn through_links(root: Root<'_>, path: &[u8], flags: OFlags) -> io::Result<Opened> {
     match real_path(root, path)? {
         Real::Inside(real) => match beneath(root.directory, relative(&real), flags) {
-            // Another link by now: somebody is changing it under our hands.
+            // Replaced by another link meanwhile.
             Err(Errno::LOOP) => Ok(Opened::Missing),
             opened => classify(opened, Some(real)),
         },
@@ -175,9 +175,9 @@ fn through_links(root: Root<'_>, path: &[u8], flags: OFlags) -> io::Result<Opene
     }
 }
 
-/// Where a path with symbolic links in it leads.
+/// Target of a path with symbolic links.
 enum Real {
-    /// A path in the root.
+    /// A path below the root.
     Inside(Vec<u8>),
     Missing,
     Outside,
@@ -224,7 +224,7 @@ fn classify(opened: Result<OwnedFd, Errno>, real: Option<Vec<u8>>) -> io::Result
     })
 }
 
-/// The client may name anything; only what is there can fail. ENXIO: a socket, or a device nobody is behind.
+/// Errors that mean "no such file" for a name chosen by a client. ENXIO: a socket, or a device without a driver.
 fn is_missing(error: Errno) -> bool {
     matches!(
         error,
@@ -232,12 +232,12 @@ fn is_missing(error: Errno) -> bool {
     )
 }
 
-/// No more files can be opened.
+/// True if the limit of open files is reached.
 pub(super) fn out_of_descriptors(error: &io::Error) -> bool {
     matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
 }
 
-/// The path as the system wants it under a directory descriptor.
+/// The path relative to a directory descriptor.
 fn relative(path: &[u8]) -> &[u8] {
     match path {
         [b'/', rest @ ..] if !rest.is_empty() => rest,
@@ -245,20 +245,20 @@ fn relative(path: &[u8]) -> &[u8] {
     }
 }
 
-/// Set once the kernel, or what filters our system calls, turned out not to know openat2.
+/// Set once the kernel or a system call filter has rejected openat2.
 static NO_OPENAT2: AtomicBool = AtomicBool::new(false);
 
-/// Opens a relative name beneath a directory; a symbolic link anywhere in it is ELOOP.
+/// Opens a relative name below a directory; a symbolic link anywhere in it is ELOOP.
 fn beneath(root: BorrowedFd<'_>, name: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
     if NO_OPENAT2.load(Ordering::Relaxed) {
         return walk(root, name, flags);
     }
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    // EAGAIN: a rename ran beside the resolution (openat2(2)).
+    // EAGAIN: a concurrent rename disturbed the resolution (openat2(2)).
     for _ in 0..8 {
         match rustix::fs::openat2(root, name, flags | OFlags::CLOEXEC, Mode::empty(), resolve) {
             Err(Errno::AGAIN | Errno::INTR) => {}
-            // EPERM is what container runtimes answer for calls they do not know.
+            // Container runtimes return EPERM for system calls they do not know.
             Err(Errno::NOSYS | Errno::PERM) => {
                 NO_OPENAT2.store(true, Ordering::Relaxed);
                 return walk(root, name, flags);
@@ -269,7 +269,7 @@ fn beneath(root: BorrowedFd<'_>, name: &[u8], flags: OFlags) -> Result<OwnedFd, 
     Err(Errno::AGAIN)
 }
 
-/// The same without openat2: one directory after the other, following no link.
+/// The same without openat2: opens one directory after the other and follows no link.
 fn walk(root: BorrowedFd<'_>, name: &[u8], flags: OFlags) -> Result<OwnedFd, Errno> {
     let mut directory: Option<OwnedFd> = None;
     let wants_directory = name.ends_with(b"/");
@@ -288,7 +288,7 @@ fn walk(root: BorrowedFd<'_>, name: &[u8], flags: OFlags) -> Result<OwnedFd, Err
             (true, false) => flags,
             (true, true) => flags | OFlags::DIRECTORY,
         };
-        // O_PATH with O_NOFOLLOW opens a link itself instead of refusing it, so what was opened is looked at.
+        // O_PATH with O_NOFOLLOW opens a link itself instead of refusing it, hence the check below.
         let opened = rustix::fs::openat(
             parent,
             segment,
@@ -311,7 +311,7 @@ fn is_link(descriptor: &OwnedFd) -> Result<bool, Errno> {
     Ok(FileType::from_raw_mode(rustix::fs::fstat(descriptor)?.st_mode) == FileType::Symlink)
 }
 
-/// O_DIRECTORY says ENOTDIR of a link before O_NOFOLLOW can say ELOOP.
+/// Reports a link as ELOOP: O_DIRECTORY returns ENOTDIR for it before O_NOFOLLOW applies.
 fn link_or(parent: BorrowedFd<'_>, segment: &[u8], error: Errno) -> Errno {
     let is_link = || {
         rustix::fs::statat(parent, segment, rustix::fs::AtFlags::SYMLINK_NOFOLLOW)
@@ -324,7 +324,7 @@ fn link_or(parent: BorrowedFd<'_>, segment: &[u8], error: Errno) -> Errno {
     }
 }
 
-/// What openat2 and the walk say of the same name: the kind of what was opened, or the error.
+/// Results of openat2 and the walk for the same name: the kind of the opened object, or the error.
 #[cfg(test)]
 pub(super) fn both_ways(root: Root<'_>, name: &[u8], flags: OFlags) -> [Result<FileType, Errno>; 2] {
     let kind = |opened: Result<OwnedFd, Errno>| Ok(FileType::from_raw_mode(rustix::fs::fstat(opened?)?.st_mode));

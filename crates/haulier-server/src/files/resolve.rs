@@ -1,4 +1,4 @@
-//! What a path is on a site, found out by asking the file system. No answer is remembered here.
+//! Resolves a path of a site by asking the file system. Nothing is cached here.
 
 use std::ffi::OsStr;
 use std::io;
@@ -9,7 +9,7 @@ use super::names::{self, Kind};
 use super::open::{self, Opened, Regular, Version};
 use super::site_files::SiteFiles;
 
-/// What a path is on a site.
+/// The meaning of a path on a site.
 #[derive(Debug)]
 pub(super) enum Resolved {
     /// A regular file that may be sent.
@@ -22,7 +22,7 @@ pub(super) enum Resolved {
         script: Script,
         version: Version,
     },
-    /// A directory, asked for without its slash.
+    /// A directory requested without its slash.
     SlashMissing,
     /// A directory without index.
     Directory,
@@ -34,15 +34,15 @@ pub(super) enum Resolved {
 /// A script that exists and may run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Script {
-    /// Its path in the document root, as asked for: `/sub/index.php`.
+    /// Its path below the document root, as requested: `/sub/index.php`.
     pub(crate) name: Vec<u8>,
-    /// The file that was found, absolute and without symbolic links.
+    /// The file found, absolute and without symbolic links.
     pub(crate) filename: PathBuf,
-    /// What follows the name in the request: empty, or beginning with `/`.
+    /// The rest of the requested path: empty, or with a leading `/`.
     pub(crate) path_info: Vec<u8>,
 }
 
-/// Finds out what a path is, without looking for PATH_INFO in it.
+/// Resolves a path, without looking for PATH_INFO in it.
 pub(super) fn resolve(site: &SiteFiles, path: &[u8]) -> Resolved {
     if names::is_denied(site, path) || names::is_hidden(path) {
         return Resolved::Denied;
@@ -55,7 +55,7 @@ pub(super) fn resolve(site: &SiteFiles, path: &[u8]) -> Resolved {
     resolved.unwrap_or_else(Resolved::Failed)
 }
 
-/// The first index that is there and may be sent or run; one that may not is as good as none.
+/// The first index that exists and may be sent or run; others are skipped.
 fn directory(site: &SiteFiles, path: &[u8]) -> io::Result<Resolved> {
     if !open::is_directory(site.document_root(), path)? {
         return Ok(Resolved::Missing);
@@ -103,7 +103,7 @@ fn file(site: &SiteFiles, name: &[u8]) -> io::Result<Resolved> {
     })
 }
 
-/// Whether a file of this name may be sent or run, if it exists.
+/// True if a file of this name may be sent or run, if it exists.
 fn is_allowed(site: &SiteFiles, kind: Kind, name: &[u8]) -> bool {
     match kind {
         Kind::Plain => true,
@@ -115,8 +115,8 @@ fn is_allowed(site: &SiteFiles, kind: Kind, name: &[u8]) -> bool {
     }
 }
 
-/// Whether a symbolic link may lead to this path in the root: a script's source is none the less one under a picture's
-/// name, and a directory of uploads none the less one by another way.
+/// True if a symbolic link may lead to this path below the root. A script's source stays one under the name of a
+/// picture, and a directory of uploads stays one by another path.
 fn link_is_allowed(site: &SiteFiles, kind: Kind, real: &[u8]) -> bool {
     let last = real.rsplit(|&byte| byte == b'/').next().unwrap_or(real);
     let is_never = || {

@@ -1,4 +1,4 @@
-//! The answer from a file: conditions, ranges, and methods a file knows (RFC 9110 §9, §13, §14).
+//! The response with a file: conditions, ranges, and methods of files (RFC 9110 §9, §13, §14).
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,13 +14,13 @@ use haulier_proto::range::{self, ByteRange, Ranges};
 
 use super::Entry;
 
-/// RFC 9110 §14.2 allows to ignore greedy requests; nobody's player asks for more.
+/// RFC 9110 §14.2 allows a server to ignore greedy requests; media players ask for fewer.
 const MOST_RANGES: usize = 16;
 
-/// What may be done with a file.
+/// Methods of a file.
 const ALLOW: &str = "GET, HEAD, OPTIONS";
 
-/// A file with what is said of it: one of the document root, or one that a script names.
+/// A file with the fields of its responses: one of the document root, or one that a script names.
 pub(crate) trait Representation: Sized {
     fn file(&self) -> &Arc<OpenFile>;
     fn validators(&self) -> Validators<'_>;
@@ -28,12 +28,12 @@ pub(crate) trait Representation: Sized {
     fn into_head(self) -> Head;
     /// The field lines of a 304.
     fn into_not_modified(self) -> Head;
-    /// Those of a 412 or 416, which has nothing of the file: what a script said besides.
+    /// The field lines of a 412 or 416, which do not describe the file: those a script added.
     fn into_refusal(self) -> Head {
         Fields::default().into()
     }
     fn content_type(&self) -> &[u8];
-    /// Whether a part of it may be asked for.
+    /// True if a range of it may be requested.
     fn takes_ranges(&self) -> bool {
         true
     }
@@ -61,7 +61,7 @@ impl Representation for &Entry {
     }
 }
 
-/// Answers a request for this file. The body is there for HEAD too: the protocol tells its length and keeps it.
+/// Answers a request for this file. HEAD gets the body too: the protocol announces its length and drops it.
 pub(crate) fn respond(head: &RequestHead, entry: &Entry) -> Response {
     match head.method() {
         Method::Get | Method::Head => read(head, entry),
@@ -70,7 +70,7 @@ pub(crate) fn respond(head: &RequestHead, entry: &Entry) -> Response {
     }
 }
 
-/// Answers GET or HEAD as the conditions and the range of the request want it.
+/// Answers GET or HEAD by the conditions and the range of the request.
 pub(crate) fn read(head: &RequestHead, entry: impl Representation) -> Response {
     match conditional::evaluate(head.fields(), head.method(), &entry.validators()) {
         Precondition::Failed => prepared(412, entry.into_refusal(), Body::Empty),
@@ -84,7 +84,7 @@ pub(crate) fn read(head: &RequestHead, entry: impl Representation) -> Response {
     }
 }
 
-/// RFC 9110 §14.2: Range is for GET, and only if If-Range agrees.
+/// RFC 9110 §14.2: Range applies to GET only, and only if If-Range matches.
 fn ranges(head: &RequestHead, entry: &impl Representation) -> Ranges {
     let fields = head.fields();
     match fields.known(Known::Range) {
@@ -99,7 +99,7 @@ fn ranges(head: &RequestHead, entry: &impl Representation) -> Ranges {
     }
 }
 
-/// RFC 9110 §8.8.2.2: a date is a strong validator once the file cannot change any more within its second.
+/// RFC 9110 §8.8.2.2: a date is a strong validator once the file cannot change within the same second.
 fn strong_validators(entry: &impl Representation) -> Validators<'_> {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -113,7 +113,7 @@ fn strong_validators(entry: &impl Representation) -> Validators<'_> {
     }
 }
 
-/// Answers with the whole file, whatever the request asks.
+/// Answers with the whole file, regardless of conditions and ranges.
 pub(crate) fn whole(entry: impl Representation) -> Response {
     let body = FileSlice::whole(entry.file().clone()).into();
     prepared(200, entry.into_head(), body)
@@ -127,7 +127,7 @@ fn part(entry: impl Representation, range: ByteRange) -> Response {
     prepared(206, head, body)
 }
 
-/// RFC 9110 §14.6: each part says what it is and where it lies.
+/// RFC 9110 §14.6: each part has its own media type and range.
 fn parts(entry: impl Representation, ranges: &[ByteRange]) -> Response {
     let boundary = boundary();
     let length = entry.file().length();
@@ -176,7 +176,8 @@ fn slice(entry: &impl Representation, range: ByteRange) -> FileSlice {
     }
 }
 
-/// A line no file holds: random for the process, so that no file can be written to hold it, and counted on.
+/// A delimiter that no file contains: random for each process, so that no file can be written to contain it, and
+/// counted.
 fn boundary() -> String {
     static RANDOM: OnceLock<u64> = OnceLock::new();
     static COUNT: AtomicU64 = AtomicU64::new(0);

@@ -1,7 +1,7 @@
-//! Files that scripts name and the server sends, wherever clients themselves may look.
+//! Files that scripts name and the server sends, even where clients have no access.
 //!
-//! A name is judged by where it really lies beneath one of the site's `sendfile` roots, and opened there. A refusal
-//! tells every path that was tried: who configures a server cannot see what an application wrote into a field.
+//! A name is judged by its real location below one of the site's `sendfile` roots, and opened there. A refusal lists
+//! every path that was tried: an administrator cannot see the field that the application wrote.
 
 use std::borrow::Cow;
 use std::ffi::OsStr;
@@ -28,29 +28,29 @@ use super::settings::SendfileSettings;
 use super::site_files::SiteFiles;
 use super::tag::Tag;
 
-/// Directories of a site that its scripts may send files from.
+/// Directories from which scripts of a site may send files.
 #[derive(Debug)]
 pub(crate) struct SendRoots {
     roots: Vec<LazyRoot>,
     /// Prefix of an X-Accel-Redirect → directory, the longest prefix first.
     map: Vec<(Vec<u8>, LazyRoot)>,
-    /// The document root as PHP on another machine sees it.
+    /// The document root as PHP on another machine knows it.
     remote_root: Option<PathBuf>,
 }
 
-/// How a script names a file.
+/// A name by which a script refers to a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Name<'n> {
-    /// A path of the file system.
+    /// A path in the file system.
     Path(&'n [u8]),
-    /// The same, percent-encoded for certain.
+    /// A path in the file system that is always percent-encoded.
     Encoded(&'n [u8]),
-    /// A path as in a URL: beneath a prefix of `map`, or in the document root where there is no `map`.
+    /// A path as in a URL: below a prefix of `map`, or in the document root if there is no `map`.
     Location(&'n [u8]),
 }
 
 impl<'n> Name<'n> {
-    /// Tells the kinds apart.
+    /// A number that differs between the kinds.
     pub(super) fn kind(self) -> u8 {
         match self {
             Self::Path(_) => 0,
@@ -59,40 +59,40 @@ impl<'n> Name<'n> {
         }
     }
 
-    /// As the script wrote it.
+    /// The name as the script wrote it.
     pub(super) fn bytes(self) -> &'n [u8] {
         let (Self::Path(bytes) | Self::Encoded(bytes) | Self::Location(bytes)) = self;
         bytes
     }
 }
 
-/// A file that may be sent, open.
+/// An open file that may be sent.
 #[derive(Debug)]
 pub(crate) struct Sendable {
     pub(crate) file: Arc<OpenFile>,
     pub(super) version: Version,
-    /// Of the file: strong, with its quotes.
+    /// Strong, with quotes.
     pub(crate) etag: Option<Vec<u8>>,
-    /// The content is to be read before there is one.
+    /// The entity tag depends on the content, which has not been hashed yet.
     pub(super) awaits_tag: bool,
     /// Seconds since 1970.
     pub(crate) last_modified: u64,
-    /// The same as a field has it.
+    /// `last_modified` as a field value.
     pub(crate) last_modified_text: [u8; 29],
-    /// By the extension of its name.
+    /// From the extension of its name.
     pub(crate) content_type: Cow<'static, str>,
 }
 
-/// Why a file is not sent.
+/// A file that is not sent.
 #[derive(Debug)]
 pub(crate) enum Refused {
-    /// Each path that was tried, and what is wrong with it.
+    /// Each path that was tried, with its fault.
     Denied(String),
-    /// It may be there, but the system could not open it.
+    /// It may exist, but the system failed to open it.
     Failed(io::Error),
 }
 
-/// Beneath these prefixes frameworks name files of the roots (X-Accel-Mapping); the number of a root follows.
+/// Prefix by which frameworks name files of the roots (X-Accel-Mapping); the number of a root follows.
 const MAPPED: &str = "/.haulier-root-";
 
 impl SendRoots {
@@ -114,18 +114,18 @@ impl SendRoots {
         }
     }
 
-    /// The roots that exist, with the prefix each is known by in X-Accel-Redirect.
+    /// The roots that exist, each with its prefix in X-Accel-Redirect.
     pub(crate) fn mapped(&self) -> impl Iterator<Item = (PathBuf, String)> {
         let roots = self.roots.iter().enumerate();
         roots.filter_map(|(number, root)| Some((root.open()?.path.clone(), format!("{MAPPED}{number}/"))))
     }
 
-    /// What a script named, open: from `sendfile_cache`, or anew.
+    /// Opens the file that a script named, or takes it from `sendfile_cache`.
     pub(crate) fn find(&self, site: &SiteFiles, name: Name<'_>, sendfile_cache: &SendfileCache) -> Result<Rc<Sendable>, Refused> {
         if let Some(sendable) = sendfile_cache.find(site, name) {
             return Ok(sendable);
         }
-        // A root that was replaced would still lead to the old directory.
+        // A replaced root would still lead to the old directory.
         self.roots().for_each(LazyRoot::renew);
         let sendable = Rc::new(match self.open(site, name) {
             Err(Refused::Failed(error)) if open::out_of_descriptors(&error) && sendfile_cache.shed() => {
@@ -137,7 +137,7 @@ impl SendRoots {
         Ok(sendable)
     }
 
-    /// A path as PHP on another machine writes it, as it is here.
+    /// Translates a path of PHP's machine to this one.
     fn local(&self, site: &SiteFiles, path: &[u8]) -> PathBuf {
         let path = Path::new(OsStr::from_bytes(path));
         match self
@@ -150,7 +150,7 @@ impl SendRoots {
         }
     }
 
-    /// Where the name as it stands leads; whether that may be sent, only opening it tells.
+    /// The path that the name as written stands for. Only opening it decides whether it may be sent.
     fn place(&self, site: &SiteFiles, name: Name<'_>) -> Option<PathBuf> {
         let spelling = spellings(name).into_iter().next()?;
         let (root, inside) = match name {
@@ -167,7 +167,7 @@ impl SendRoots {
         Some(root.join(OsStr::from_bytes(inside)))
     }
 
-    /// The directory of the longest fitting prefix of `map`, with what follows the prefix.
+    /// The directory of the longest matching prefix of `map`, with the rest of the location.
     fn mapped_location(&self, location: &[u8]) -> Option<(Vec<u8>, &LazyRoot)> {
         let mut fitting = self.map.iter();
         fitting.find_map(|(prefix, root)| Some((beneath(location, prefix)?, root)))
@@ -177,7 +177,7 @@ impl SendRoots {
         self.roots.iter().chain(self.map.iter().map(|(_, root)| root))
     }
 
-    /// Opens it: by the name as it stands, then percent-decoded.
+    /// Opens the name as written, then percent-decoded.
     fn open(&self, site: &SiteFiles, name: Name<'_>) -> Result<Sendable, Refused> {
         let mut tried = String::new();
         for spelling in spellings(name) {
@@ -192,7 +192,7 @@ impl SendRoots {
         Err(Refused::Denied(tried))
     }
 
-    /// Beneath the first root that has it.
+    /// Opens a path below the first root that has it.
     fn by_path(&self, site: &SiteFiles, path: &[u8], tried: &mut String) -> io::Result<Option<Sendable>> {
         let path = self.local(site, path);
         if !path.is_absolute() {
@@ -209,7 +209,7 @@ impl SendRoots {
         if !has_dots && let Some(sendable) = beneath_any(site, self.roots.iter(), &path, tried, &mut is_beneath_one)? {
             return Ok(Some(sendable));
         }
-        // Where it leads to may lie beneath another root than its name does, or beneath one at all.
+        // Its target may lie below another root than its name, or below a root at all.
         if let Some(real) = real_place(&path)
             && let Some(sendable) = beneath_any(site, self.roots.iter(), &real, tried, &mut is_beneath_one)?
         {
@@ -255,7 +255,7 @@ impl SendRoots {
         }
     }
 
-    /// In the directory that a location stands for, or where a symbolic link in it leads to if another one has that.
+    /// Opens a file in the directory of a location, or where a symbolic link leads, if that is below a root.
     fn by_place(
         &self,
         site: &SiteFiles,
@@ -266,7 +266,7 @@ impl SendRoots {
         if let Some(sendable) = attempt(site, root, inside, tried)? {
             return Ok(Some(sendable));
         }
-        // Links may lead elsewhere, names may not.
+        // Links may leave the directory; names may not.
         if inside.split(|&byte| byte == b'/').any(|segment| segment == b"..") {
             return Ok(None);
         }
@@ -279,7 +279,7 @@ impl SendRoots {
     }
 }
 
-/// Beneath the first of these roots that has it.
+/// Opens the path below the first of these roots that has it.
 fn beneath_any<'r>(
     site: &SiteFiles,
     roots: impl Iterator<Item = &'r LazyRoot>,
@@ -299,20 +299,21 @@ fn beneath_any<'r>(
     Ok(None)
 }
 
-/// Where the links in a path lead, if that is elsewhere. Paths are the same to each other with a `.` between and without.
+/// The target of the links in a path, if it differs. `Path` compares equal with and without a `.`, so the bytes are
+/// compared.
 fn real_place(path: &Path) -> Option<PathBuf> {
     let real = path.canonicalize().ok()?;
     (real.as_os_str() != path.as_os_str()).then_some(real)
 }
 
-/// A directory that need not exist when the server starts, and may be replaced: applications make and clear theirs.
+/// A directory that may be created or replaced after the start: applications make and clear theirs.
 #[derive(Debug)]
 struct LazyRoot {
     given: PathBuf,
     opened: ArcSwapOption<OpenRoot>,
 }
 
-/// A directory held open, with its path without symbolic links.
+/// An open directory, with its path without symbolic links.
 #[derive(Debug)]
 struct OpenRoot {
     path: PathBuf,
@@ -334,7 +335,7 @@ impl LazyRoot {
         })
     }
 
-    /// Opens it anew if its name stands for another directory by now.
+    /// Opens it again if its name leads to another directory now.
     fn renew(&self) {
         let identity = |stat: Stat| (stat.st_dev, stat.st_ino);
         let held = self.opened.load();
@@ -343,7 +344,7 @@ impl LazyRoot {
         if named.is_none() || held.map(identity) == named.map(identity) {
             return;
         }
-        // If it cannot be opened now, the old one still says more than none.
+        // If that fails, the old directory is better than none.
         if let Some(opened) = OpenRoot::open(&self.given) {
             self.opened.store(Some(Arc::new(opened)));
         }
@@ -366,7 +367,7 @@ impl OpenRoot {
     }
 }
 
-/// The name as written, and what it says percent-decoded if that is another. A location may carry a query.
+/// The name as written, and percent-decoded if that differs. A location may have a query.
 fn spellings(name: Name<'_>) -> Vec<Vec<u8>> {
     let (written, encoded) = match name {
         Name::Encoded(path) => return vec![percent_decode(path).collect()],
@@ -387,7 +388,7 @@ fn rooted(inside: &Path) -> Vec<u8> {
     [b"/", inside.as_os_str().as_bytes()].concat()
 }
 
-/// The number of a root, and the path in it that begins with a slash.
+/// The number of a root, and the path in it with a leading slash.
 fn mapped_root(location: &[u8]) -> Option<(usize, &[u8])> {
     let rest = location.strip_prefix(MAPPED.as_bytes())?;
     let slash = rest.iter().position(|&byte| byte == b'/')?;
@@ -395,7 +396,7 @@ fn mapped_root(location: &[u8]) -> Option<(usize, &[u8])> {
     Some((number, &rest[slash..]))
 }
 
-/// What follows a prefix, with a leading slash; a prefix ends where a segment ends.
+/// The rest after a prefix, with a leading slash. A prefix ends at the end of a segment.
 fn beneath(location: &[u8], prefix: &[u8]) -> Option<Vec<u8>> {
     let rest = location.strip_prefix(prefix)?;
     match rest {
@@ -405,9 +406,9 @@ fn beneath(location: &[u8], prefix: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Opens `inside` beneath the root; why not is noted.
+/// Opens `inside` below the root; notes the reason if it fails.
 fn attempt(site: &SiteFiles, root: Root<'_>, inside: &[u8], tried: &mut String) -> io::Result<Option<Sendable>> {
-    // `/protected//a.bin` is a file of the directory as well; the kernel would take `/a.bin` for a path of its own.
+    // `/protected//a.bin` names a file of the directory too; the kernel would take `/a.bin` as absolute.
     let slashes = inside.iter().take_while(|&&byte| byte == b'/').count();
     let inside = &inside[slashes.saturating_sub(1)..];
     let why = match open_regular(site, root, inside) {
@@ -437,7 +438,7 @@ fn open_regular(site: &SiteFiles, root: Root<'_>, inside: &[u8]) -> io::Result<R
     })
 }
 
-/// What a name alone says against sending it.
+/// The reason for which this name is never sent, if there is one.
 fn wrong_with(site: &SiteFiles, inside: &[u8]) -> Option<&'static str> {
     let mut segments = inside.split(|&byte| byte == b'/');
     if segments.clone().any(|segment| segment == b"..") {

@@ -1,4 +1,4 @@
-//! The part of a site that serves files: its document root, held open, and the rules for what lies in it.
+//! The files of a site: its open document root, and the rules for serving it.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,26 +12,25 @@ use super::open::Root;
 use super::settings::{FileSettings, ScriptSettings};
 use crate::compress::SiteCoding;
 
-/// Document roots opened so far.
+/// Number of document roots opened.
 static OPENED: AtomicU32 = AtomicU32::new(0);
 
 /// The files of one site.
 #[derive(Debug)]
 pub(crate) struct SiteFiles {
     pub(crate) settings: FileSettings,
-    /// Files that PHP runs; `None` without PHP.
+    /// Rules for scripts; `None` without PHP.
     pub(crate) scripts: Option<ScriptSettings>,
-    /// Field lines of the site, which prepared heads include.
+    /// Field lines of the site, included in prepared heads.
     pub(super) headers: Vec<(String, String)>,
     pub(super) coding: Arc<SiteCoding>,
-    /// The document root without symbolic links. PHP gets this name.
+    /// The document root without symbolic links, as passed to PHP.
     pub(crate) root: PathBuf,
-    /// The document root as a directory descriptor; every file is opened beneath it.
+    /// Descriptor of the document root; every file is opened below it.
     root_fd: OwnedFd,
     /// Device and inode of the document root.
     identity: (u64, u64),
-    /// A number for cache keys: two sites with the same path are two files, and so are those of a site before and
-    /// after a reload.
+    /// A number for cache keys. It differs between sites with the same path, and before and after a reload.
     pub(crate) number: u32,
 }
 
@@ -61,7 +60,7 @@ impl SiteFiles {
         })
     }
 
-    /// The document root, for opening beneath it.
+    /// The document root, for opening files below it.
     pub(crate) fn document_root(&self) -> Root<'_> {
         Root {
             path: &self.root,
@@ -69,8 +68,8 @@ impl SiteFiles {
         }
     }
 
-    /// Whether the name of the document root leads to another directory by now: a deployment has changed a symbolic
-    /// link. A missing name does not count.
+    /// True if the path of the document root leads to another directory now, because a deployment changed a symbolic
+    /// link. A missing path does not count.
     pub(crate) fn has_moved(&self) -> bool {
         let named = rustix::fs::stat(&self.settings.root);
         named.is_ok_and(|named| identity(&named) != self.identity)
@@ -81,7 +80,7 @@ impl SiteFiles {
         &self.coding.site
     }
 
-    /// Whether the site is in development: nothing found is remembered.
+    /// True if the site is in development, so that nothing is cached.
     pub(super) fn is_in_development(&self) -> bool {
         self.coding.development
     }

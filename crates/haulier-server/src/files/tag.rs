@@ -1,12 +1,11 @@
-//! Entity tags of files: of size and time of modification, or of the content.
+//! Entity tags of files: from size and time of modification, or from the content.
 //!
-//! A tag says nothing of the machine, so several servers with the same files agree on it, and so do two releases of
-//! which a symbolic link names one. Where every checkout gives files times of its own, the site asks for tags of the
-//! content. Content also decides where a file has no true time: archives and package stores that leave times out write
-//! 1970 or 1980, for one version as for the next.
+//! A tag does not depend on the machine: several servers with the same files agree on it, and so do two releases behind
+//! one symbolic link. For deployments that give files new times, a site chooses tags of the content. Content also
+//! decides if a file has no real time: some archives and package stores write 1970 or 1980 for every version.
 //!
-//! One thread at low priority hashes a file once; the process remembers the digest by the state of the file. Until the
-//! digest is known, answers go without a tag.
+//! One low-priority thread hashes each file once; the process caches the digest by the state of the file. Until the
+//! digest is known, responses have no tag.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -22,30 +21,30 @@ use super::cache::SETTLED;
 use super::open::Version;
 use super::settings::EntityTags;
 
-/// Larger files get no tag of their content, bytes: to read one would push everything else out of the page cache.
+/// Larger files get no tag of their content, bytes: reading one would evict everything else from the page cache.
 const MOST_LENGTH: u64 = 1 << 30;
-/// Files waiting to be hashed; what comes beyond them asks again later.
+/// Longest queue of files to hash; requests beyond it retry later.
 const MOST_WAITING: usize = 256;
-/// Digests remembered, about 100 bytes each; with one more the process begins anew.
+/// Most cached digests, about 100 bytes each; the cache is cleared when full.
 const MOST_KNOWN: usize = 65_536;
 /// Bytes read at once.
 const PIECE: usize = 128 * 1024;
-/// 1980-01-02, in seconds since 1970: the epoch of zip archives in every time zone.
+/// 1980-01-02, in seconds since 1970: after the epoch of zip archives in every time zone.
 const FIRST_TRUE_TIME: i64 = 315_619_200;
 
 /// The entity tag of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Tag {
-    /// Strong, with its quotes.
+    /// Strong, with quotes.
     Known(Vec<u8>),
-    /// The content has not been read yet.
+    /// The content has not been hashed yet.
     Awaited,
-    /// The file gets none.
+    /// No tag for this file.
     None,
 }
 
 impl Tag {
-    /// Makes the tag as the site wants it.
+    /// Makes the tag by the site's setting.
     pub(super) fn of(kind: EntityTags, version: &Version, file: &Arc<OpenFile>) -> Self {
         let has_true_time = version.modified.0 >= FIRST_TRUE_TIME;
         match kind {
@@ -77,21 +76,21 @@ impl Tag {
     }
 }
 
-/// True once the digest that an entry went without can be had; orders it if nobody has.
+/// True if the missing digest is known now; queues the file otherwise.
 pub(super) fn is_ready(version: &Version, file: &Arc<OpenFile>) -> bool {
     DIGESTS
         .as_ref()
         .is_none_or(|digests| digests.find(version, file).is_some())
 }
 
-/// Size and time of modification to the nanosecond: a file that is written or replaced has another one of them.
+/// Size and time of modification in nanoseconds, which change when a file is written or replaced.
 pub(super) fn of_stat(version: &Version) -> String {
     let (seconds, nanoseconds) = version.modified;
     let modified = (seconds as u64).wrapping_mul(1_000_000_000).wrapping_add(nanoseconds);
     format!("{:x}-{modified:x}", version.size)
 }
 
-/// A tag of ours without its quotes.
+/// A tag made here, without its quotes.
 pub(super) fn opaque(tag: &[u8]) -> &[u8] {
     tag.strip_prefix(b"\"")
         .and_then(|tag| tag.strip_suffix(b"\""))
@@ -102,7 +101,7 @@ fn quoted(text: &str) -> Vec<u8> {
     format!("\"{text}\"").into_bytes()
 }
 
-/// The first half of a hash: as much as tells contents apart.
+/// The first half of a hash, which is enough to tell contents apart.
 type Digest = [u8; 16];
 
 fn digest(hash: blake3::Hash) -> Digest {
@@ -116,7 +115,7 @@ fn hex(digest: &Digest) -> String {
 /// Digests of the process; `None` if their thread cannot be started.
 static DIGESTS: LazyLock<Option<Digests>> = LazyLock::new(|| Digests::start().ok());
 
-/// What is known of the content of files, with the thread that finds out.
+/// Digests of file contents, and the queue of the hashing thread.
 #[derive(Debug)]
 struct Digests {
     /// `None` while a file waits or is being read.
@@ -139,8 +138,8 @@ impl Digests {
         Ok(Self { known, jobs })
     }
 
-    /// The digest of a file in this state. One that is not known is ordered once nothing has happened to the file for
-    /// a while: before that, two states of it may look like one.
+    /// The digest of a file in this state. Queues an unknown one once the file has been unchanged for a while: before
+    /// that, two states of it may look the same.
     fn find(&self, version: &Version, file: &Arc<OpenFile>) -> Option<Digest> {
         let mut known = lock(&self.known);
         if let Some(found) = known.get(version) {
@@ -163,16 +162,16 @@ fn lock(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
     known.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The thread.
+/// Main loop of the hashing thread.
 fn hash_all(known: &Mutex<Known>, jobs: &Receiver<Job>) {
-    // Of this thread alone, as Linux counts it. If it is refused, files are hashed at the usual priority.
+    // Linux applies this to the calling thread. If refused, hashing runs at normal priority.
     let _ = rustix::process::setpriority_process(None, 10);
     while let Ok((version, file)) = jobs.recv() {
         let digest = hash(&version, &file);
         let mut known = lock(known);
         match digest {
             Ok(digest) => known.insert(version, Some(digest)),
-            // It changed meanwhile, or cannot be read now: the next one who asks orders it again.
+            // The file changed or cannot be read now: the next request queues it again.
             Err(_) => known.remove(&version),
         };
     }

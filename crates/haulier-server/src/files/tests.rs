@@ -1,4 +1,4 @@
-//! What paths are found to be, and what is answered from files.
+//! Resolving paths, and responses with files.
 
 use std::fs;
 use std::path::Path;
@@ -19,7 +19,7 @@ fn glob(text: &str) -> Glob {
     Glob::new(text).expect("a pattern")
 }
 
-/// What a path is found to be, in one line.
+/// The result of looking up a path, in one line.
 fn found(site: &SiteFiles, path: &str) -> String {
     told(&FileCache::new(100).find(site, path.as_bytes(), clock::now()), site)
 }
@@ -456,14 +456,14 @@ fn the_cache_holds_no_more_than_it_may_and_keeps_what_is_used() {
     assert_eq!(descriptors(root.path()), before);
 }
 
-/// Open descriptors of files in this directory.
+/// Number of open descriptors of files in this directory.
 fn descriptors(root: &Path) -> usize {
     let all = fs::read_dir("/proc/self/fd").expect("our descriptors").flatten();
     all.filter(|entry| fs::read_link(entry.path()).is_ok_and(|to| to.starts_with(root) && to != root))
         .count()
 }
 
-// Answers.
+// Responses.
 
 fn alphabet() -> Root {
     Root::new().file("abc.txt", ALPHABET)
@@ -482,7 +482,7 @@ fn field(response: &Response, name: &str) -> Option<String> {
         .map(|value| String::from_utf8_lossy(value).into_owned())
 }
 
-/// The body as a client gets it.
+/// The body as received by a client.
 fn body(response: &mut Response) -> String {
     let text = |slice: &haulier_http::FileSlice| {
         content(&slice.file)[slice.range.start as usize..slice.range.end as usize].to_owned()
@@ -702,12 +702,12 @@ fn if_range_gives_the_whole_of_a_file_that_changed() {
         let response = ask(&whole, "GET", &format!("Range: bytes=0-4\r\nIf-Range: {validator}\r\n"));
         assert_eq!(response.status, status, "{validator}");
     }
-    // Modified a moment ago: its date does not tell it from what it may be in a moment.
+    // Modified a moment ago: its date does not identify this content yet.
     age(&root.path().join("abc.txt"), Duration::ZERO);
     let fresh = entry(&root, "/abc.txt");
     let modified = field(&ask(&fresh, "GET", ""), "Last-Modified").expect("a date");
     let response = ask(&fresh, "GET", &format!("Range: bytes=0-4\r\nIf-Range: {modified}\r\n"));
-    // Generous to a machine so slow that the two seconds are over.
+    // Skipped on a machine so slow that the two seconds are over.
     let settled = root
         .path()
         .join("abc.txt")
