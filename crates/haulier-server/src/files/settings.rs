@@ -77,7 +77,7 @@ impl Default for ScriptSettings {
     }
 }
 
-/// Files that scripts name and the server sends (X-Sendfile and its kin).
+/// Files that scripts name for the server to send (X-Sendfile and similar fields).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SendfileSettings {
     /// Directories such files may lie in. One that does not exist yet is looked for again.
