@@ -1,8 +1,8 @@
-//! A coder for bodies that still come, on their way into the spool.
+//! A coder between the source of a body and the spool.
 //!
-//! A body that comes without a pause is held until it is complete and coded whole, which takes less time and fewer bytes. A
-//! body with pauses or flushes, or too long to be held, is coded piece by piece, each readable at once. A coder lives as
-//! long as its source takes, so there are never more of them than workers.
+//! A body without pauses is held until it is complete and coded whole, which takes less time and fewer bytes. A body
+//! with pauses or flushes, or too long to be held, is coded piece by piece, each readable at once. A coder lives as
+//! long as its source, so there are never more coders than workers.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -29,13 +29,13 @@ use crate::body::hold::{Hold, MOST_FOR_CODING, Pacing};
 use crate::body::transfer::{SpoolWriter, Transfer};
 use crate::clock;
 
-/// Most that one piece may bring beyond what is held, bytes.
+/// Most bytes of one piece beyond those held.
 const LONGEST_PIECE: usize = 128 * 1024;
-/// Once a body goes out in pieces, a pause this long is a flush.
+/// Once a body is sent in pieces, a pause this long causes a flush.
 const FLUSH: Duration = Duration::from_millis(5);
-/// A piece of a coded body worth sending, bytes.
+/// Least bytes of a coded piece to send.
 const PIECE: usize = 16 * 1024;
-/// Bytes coded before another task has a turn.
+/// Bytes coded before the task yields.
 const TURN: usize = 64 * 1024;
 
 /// A coder for one body.
@@ -45,13 +45,13 @@ pub(crate) struct BodyCoder {
     /// The dictionary, if the choice needs one.
     dictionary: Option<Arc<Dictionary>>,
     pacing: Pacing,
-    /// The encoder of a body that is not held.
+    /// The encoder of a body that is coded piece by piece.
     encoder: Option<Box<Encoder>>,
     compressed: Arc<Compressed>,
     _right: Option<Slow>,
 }
 
-/// Decides on a body that still comes, and writes what it means into the response's fields.
+/// Decides on coding a body that is still being made, and sets the fields of the response accordingly.
 pub(crate) fn decide(
     site: &SiteCoding,
     head: &RequestHead,
@@ -93,7 +93,7 @@ pub(crate) fn decide(
         _right: right,
     };
     if pacing != Pacing::Fast {
-        // While the body can still be sent as it is.
+        // It may fail, and the body can still be sent uncoded now.
         coder.encoder = Some(coder.new_encoder(length).ok()?);
     }
     mark(fields, choice.coding);
@@ -133,15 +133,15 @@ impl Transfer for BodyCoder {
     }
 }
 
-/// Takes a body into memory as long as [`Hold::for_coding`] and the budget allow, in one piece: coding that takes a quarter
-/// less time than coding piece by piece. Says whether it is whole.
+/// Collects a body in memory while [`Hold::for_coding`] and the budget allow: coding it in one piece takes a quarter
+/// less time. Returns true if it is complete.
 async fn hold<S: BodySource>(
     input: &mut Input<'_, S>,
     held: &mut Vec<u8>,
     charge: &mut Charge,
 ) -> Result<bool, BrokenBody> {
     let mut hold = Hold::for_coding(clock::now());
-    // Room for all there may be, so that nothing moves: memory that is not written to takes none.
+    // Reserved for the longest body, so that nothing is moved; untouched memory costs nothing.
     held.reserve(MOST_FOR_CODING + LONGEST_PIECE);
     loop {
         let before = held.len();
@@ -174,11 +174,11 @@ impl BodyCoder {
             Pacing::Fast | Pacing::Paused => FLUSH,
         };
         let mut out = Vec::new();
-        // Whether the encoder holds bytes that are not out, and how many it took in this turn.
+        // `is_dirty`: the encoder holds bytes not yet flushed. `taken`: bytes since the last yield.
         let (mut is_dirty, mut taken) = (false, 0);
         loop {
             let next = match input.next_within(pause).await? {
-                // Everything is out: the next piece takes its time.
+                // Everything is flushed, so the next piece may take its time.
                 Next::Pause if !is_dirty => input.next().await?,
                 next => next,
             };
@@ -223,11 +223,11 @@ struct Input<'s, S> {
     source: &'s mut S,
     /// Pieces that were held, and come first.
     ahead: VecDeque<Bytes>,
-    /// Bytes that were announced and did not come yet.
+    /// Announced bytes that have not come yet.
     announced: Option<u64>,
 }
 
-/// What came next.
+/// The next event of the source.
 enum Next {
     Piece(Bytes),
     Pause,
@@ -243,7 +243,7 @@ impl<'s, S: BodySource> Input<'s, S> {
         }
     }
 
-    /// Reads the next piece to the end of `held`; `false` at the end of the body.
+    /// Appends the next piece to `held`; `false` at the end of the body.
     async fn next_into(&mut self, held: &mut Vec<u8>) -> Result<bool, BrokenBody> {
         let before = held.len();
         let read = poll_fn(|context| self.source.poll_read(context, ReadInto::Memory(held))).await?;
@@ -258,7 +258,7 @@ impl<'s, S: BodySource> Input<'s, S> {
         Ok(true)
     }
 
-    /// Has bytes that were taken come once more.
+    /// Puts back bytes that were read.
     fn put_back(&mut self, held: &Bytes) {
         self.announced = self.announced.map(|rest| rest + held.len() as u64);
         for start in (0..held.len()).step_by(TURN) {
@@ -296,7 +296,7 @@ impl<'s, S: BodySource> Input<'s, S> {
         Next::Piece(piece)
     }
 
-    /// How many of the bytes that came belong to the body: it ends where its announced length does.
+    /// The number of these bytes that belong to the body, which ends at its announced length.
     fn count(&mut self, came: usize) -> usize {
         let Some(rest) = &mut self.announced else { return came };
         let counted = came.min(usize::try_from(*rest).unwrap_or(usize::MAX));
@@ -316,13 +316,13 @@ impl<'s, S: BodySource> Input<'s, S> {
 }
 
 impl BodyCoder {
-    /// An encoder for a body of this length, if that is known.
+    /// An encoder for a body of this length, if known.
     fn new_encoder(&self, length: Option<u64>) -> Result<Box<Encoder>, BrokenBody> {
         let encoder = Encoder::with(self.choice, self.dictionary.as_deref(), length);
         encoder.map(Box::new).map_err(refused)
     }
 
-    /// Runs the encoder and counts what it took and made.
+    /// Runs the encoder and records its time and the bytes before and after.
     fn encode(
         &self,
         taken: usize,
@@ -340,14 +340,14 @@ impl BodyCoder {
     }
 }
 
-/// The right to code a large body: as many at once as there are processors. More of them take turns, and find what they
-/// had in the cache gone each time: four at once on one processor cost 8 % more than one after the other.
+/// Permits for coding large bodies, one for each processor. More of them at once evict one another's cache lines: four
+/// on one processor cost 8 % more than one after the other.
 static LARGE: LazyLock<Semaphore> =
     LazyLock::new(|| Semaphore::new(std::thread::available_parallelism().map_or(1, NonZero::get)));
-/// A body from which on that matters, bytes. Others are done before their turn is over.
+/// Least length of a large body, bytes. Shorter ones end within a time slice.
 const LARGE_BODY: usize = 1024 * 1024;
 
-/// Codes a complete body on a thread that may take its time.
+/// Codes a complete body on a blocking thread.
 async fn code_whole(coder: BodyCoder, held: Vec<u8>) -> Result<Bytes, BrokenBody> {
     let is_large = held.len() >= LARGE_BODY;
     let _right = if is_large { LARGE.acquire().await.ok() } else { None };
@@ -368,8 +368,8 @@ async fn code_whole(coder: BodyCoder, held: Vec<u8>) -> Result<Bytes, BrokenBody
     coded.map(Bytes::from).map_err(refused)
 }
 
-/// Without the room that a coder asks for where most of it stayed empty: the body may wait long for its client. Else what
-/// is moved costs more than what is given back, which nobody has written to, is worth.
+/// Gives back the unused room of the output if most of it is unused, since the body may wait long for its client.
+/// Otherwise moving costs more than the untouched room is worth.
 fn trimmed(mut coded: Vec<u8>) -> Vec<u8> {
     if coded.capacity() / 4 > coded.len() {
         coded.shrink_to_fit();

@@ -1,4 +1,4 @@
-//! Files that have no variant yet: short ones are read and coded whole, long ones piece by piece as the client reads.
+//! Coding of files without a compressed copy: short ones whole, long ones piece by piece as the client reads.
 
 use std::cell::Cell;
 use std::os::unix::fs::FileExt;
@@ -12,7 +12,7 @@ use super::codec::{CodecError, Encoder};
 use super::policy::Choice;
 use super::{Skip, counted, failed};
 
-/// The bytes of a short file; `None` if it must come from the disk first, or cannot be read.
+/// The bytes of a short file; `None` if it is not in the page cache, or cannot be read.
 pub(super) fn content(slice: &FileSlice) -> Option<Bytes> {
     if let Some(bytes) = slice.in_memory() {
         return Some(Bytes::copy_from_slice(bytes));
@@ -29,8 +29,7 @@ thread_local! {
     static OPEN: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The right to keep a coder for as long as a client likes to read. A thread gives out so many; the next body goes
-/// out plain.
+/// Permit to keep a coder while a client reads. The number per thread is limited; beyond it bodies are not coded.
 #[derive(Debug)]
 pub(super) struct Slow(());
 
@@ -54,12 +53,12 @@ impl Drop for Slow {
     }
 }
 
-/// Larger files go out as they are until they have a variant, bytes: nobody waits for their end while reading a page.
+/// Larger files are sent uncoded until they have a copy, bytes: they are not part of a page.
 const MOST: u64 = 64 * 1024 * 1024;
-/// Bytes read and coded in one turn: a quarter of a millisecond.
+/// Bytes read and coded at a time, in a quarter of a millisecond.
 const TURN: u64 = 64 * 1024;
 
-/// Whether a file is coded while it is sent: HEAD says what GET does.
+/// Checks that a file is coded while it is sent, so that HEAD agrees with GET.
 pub(super) fn check(slice: &FileSlice) -> Result<(), Skip> {
     if slice.len() > MOST || !slice.is_cached(slice.len()) {
         return Err(Skip::File);
@@ -77,7 +76,7 @@ pub(super) struct CodedFile {
 }
 
 impl CodedFile {
-    /// Begins to code a file. Its pieces must be in memory: a thread that waits for the disk serves nobody.
+    /// Begins to code a file. It must be in the page cache, because waiting for the disk would block the thread.
     pub(super) fn begin(slice: FileSlice, choice: Choice, compressed: &Arc<Compressed>) -> Result<Self, Skip> {
         check(&slice)?;
         let right = Slow::take().ok_or(Skip::Busy)?;
@@ -99,7 +98,7 @@ impl CodedFile {
             };
             let length = TURN.min(self.rest.len()) as usize;
             let piece = &mut piece[..length];
-            // Shorter than it was when it was opened: the client must not take a part for the whole.
+            // The file has been truncated: the client must not take a part for the whole.
             self.rest
                 .file
                 .file()

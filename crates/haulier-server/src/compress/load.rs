@@ -1,7 +1,7 @@
-//! How busy the machine is, in three steps: what is dear in time is left out when time is short.
+//! The load of the machine in three steps: costly coding is skipped when processors are short.
 //!
-//! The kernel says how long tasks waited for a processor (`/proc/pressure/cpu`); where it does not, how many want one
-//! (`/proc/loadavg`). The steps hold on a little on the way down, so that they do not flutter.
+//! The kernel reports how long tasks waited for a processor (`/proc/pressure/cpu`); otherwise, how many are runnable
+//! (`/proc/loadavg`). The thresholds have hysteresis, so that the step does not flap.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How busy the machine is.
+/// The load of the machine's processors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Load {
     Idle,
@@ -26,7 +26,7 @@ impl Load {
         }
     }
 
-    /// The step after this one, at this share of time that somebody waited for a processor (0 to 1).
+    /// The step after this one, for the share of time in which a task waited for a processor (0 to 1).
     fn next(self, pressure: f64) -> Self {
         let up = match pressure {
             p if p > 0.85 => Self::Overloaded,
@@ -42,10 +42,10 @@ impl Load {
     }
 }
 
-/// How often the kernel is asked.
+/// Interval between readings.
 const INTERVAL: Duration = Duration::from_secs(1);
 
-/// The load now. Asks the kernel once a second, whoever comes first; everybody else reads a number.
+/// The present load. One thread reads the kernel's figures once a second; all others read the stored step.
 pub(crate) fn now(at: Instant) -> Load {
     static METER: OnceLock<Meter> = OnceLock::new();
     METER.get_or_init(|| Meter::new(at)).at(at)
@@ -54,7 +54,7 @@ pub(crate) fn now(at: Instant) -> Load {
 #[derive(Debug)]
 struct Meter {
     begun: Instant,
-    /// Milliseconds after `begun` at which the kernel is asked again.
+    /// Milliseconds after `begun` of the next reading.
     due: AtomicU64,
     step: AtomicU8,
     asking: AtomicBool,
@@ -93,10 +93,10 @@ impl Meter {
     }
 }
 
-/// Where the pressure is read.
+/// Origin of the figures.
 #[derive(Debug)]
 enum Source {
-    /// Total time somebody waited, microseconds, at the last look.
+    /// Total waiting time at the last reading, microseconds.
     Pressure {
         file: File,
         last: Option<(Instant, u64)>,
@@ -110,7 +110,7 @@ enum Source {
 
 impl Source {
     fn open() -> Self {
-        // Opening is not enough: some kernels have the file and refuse to fill it.
+        // Opening is not enough: some kernels have the file but return an error on read.
         if let Ok(file) = File::open("/proc/pressure/cpu")
             && read(&file).is_some_and(|text| waited(&text).is_some())
         {
@@ -125,7 +125,7 @@ impl Source {
         }
     }
 
-    /// The share of time in which somebody waited for a processor since the last look, 0 to 1.
+    /// The share of time in which a task waited for a processor since the last reading, 0 to 1.
     fn pressure(&mut self, at: Instant) -> f64 {
         match self {
             Self::Pressure { file, last } => {
@@ -140,7 +140,7 @@ impl Source {
             }
             Self::LoadAverage { file, processors } => {
                 let wanting = read(file).and_then(|text| running(&text)).unwrap_or(0.0);
-                // One more than there are processors waits: at twice their number everybody waits half the time.
+                // Tasks beyond the number of processors wait: at twice their number each waits half the time.
                 ((wanting - *processors) / *processors).clamp(0.0, 1.0)
             }
             Self::None => 0.0,
@@ -160,7 +160,7 @@ fn waited(text: &str) -> Option<u64> {
     line.rsplit_once("total=")?.1.trim().parse().ok()
 }
 
-/// `0.20 0.18 0.12 3/80 11206`: tasks that run or want to, now.
+/// `0.20 0.18 0.12 3/80 11206`: the number of runnable tasks is the 3.
 fn running(text: &str) -> Option<f64> {
     text.split(' ').nth(3)?.split('/').next()?.parse().ok()
 }

@@ -1,6 +1,6 @@
-//! Which media types gain by coding.
+//! Media types that gain by coding.
 
-/// Text under names that do not say so. Beside them everything `text/*`, `*+json`, `*+xml` and `*+text`.
+/// Compressible types not covered by `text/*`, `*+json`, `*+xml` and `*+text`.
 const COMPRESSIBLE: [&str; 29] = [
     "application/atom+xml",
     "application/dash+xml",
@@ -33,7 +33,7 @@ const COMPRESSIBLE: [&str; 29] = [
     "image/x-icon",
 ];
 
-/// Whether a body of this Content-Type gains by coding. `types` are patterns that take the place of the built-in list.
+/// True if a body of this Content-Type gains by coding. The patterns of `types` replace the built-in list.
 #[must_use]
 pub(crate) fn is_compressible(content_type: &[u8], types: Option<&[String]>) -> bool {
     let end = content_type.iter().position(|&byte| byte == b';');

@@ -1,10 +1,10 @@
-//! Compression: every body that gains by it, in the coding the client likes best, however it was made.
+//! Compression of every body that gains by it, in the client's preferred coding.
 //!
-//! `policy` chooses, `codec` does it, `load` says how busy we are. Whole bodies are coded here; what PHP still makes is
-//! coded on its way from PHP (`body_coder`), so that a coder lives no longer than a worker is busy; files get variants
-//! that are made once (`store`, and `files::coded`).
+//! `policy` chooses, `codec` codes, `load` measures the machine's load. A complete body is coded here. A body that PHP
+//! is still making is coded between PHP and the spool (`body_coder`), so that a coder lives no longer than its worker
+//! is busy. Files have compressed copies, made once (`store`, and `files::coded`).
 //!
-//! RFC 9110 §12.5.3 and §15.5.7 rule negotiation, §8.8.3 the entity tags.
+//! Negotiation follows RFC 9110 §12.5.3 and §15.5.7, entity tags §8.8.3.
 
 pub(crate) mod body_coder;
 pub(crate) mod codec;
@@ -35,12 +35,12 @@ pub(crate) use self::site_coding::SiteCoding;
 pub(crate) use self::vary::{add_vary, vary_by};
 use crate::clock;
 
-/// What coding by this choice will come to.
+/// The trace of a coding by this choice.
 fn compressed(choice: Choice, load: Load) -> Arc<Compressed> {
     Compressed::new(choice.coding, choice.level, load.as_str())
 }
 
-/// Runs a coder and counts what it took and made.
+/// Runs a coder and records its time and the bytes before and after.
 fn counted<T>(compressed: &Compressed, taken: usize, code: impl FnOnce() -> T, made: impl FnOnce(&T) -> usize) -> T {
     let begun = clock::now();
     let result = code();
@@ -49,7 +49,7 @@ fn counted<T>(compressed: &Compressed, taken: usize, code: impl FnOnce() -> T, m
     result
 }
 
-/// Why a body is sent as it is.
+/// Reasons to send a body uncoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Skip {
     Off,
@@ -61,9 +61,9 @@ pub(crate) enum Skip {
     NoTransform,
     Range,
     Secret,
-    /// More bodies are open than contexts are allowed.
+    /// The limit of open contexts is reached.
     Busy,
-    /// Too large a file, or a body whose pieces lie in files already.
+    /// The file is too large, or the pieces of the body are in files.
     File,
     Failed,
 }
@@ -87,8 +87,8 @@ impl Skip {
     }
 }
 
-/// Codes a body that is all there, and says by `Vary` that another client may get another one. Bodies that come from
-/// PHP piece by piece, and variants of files, were decided on before.
+/// Codes a complete body, and adds `Vary`. Bodies that PHP is still making, and copies of files, were decided on
+/// before.
 pub(crate) fn on_response(site: &SiteCoding, head: &RequestHead, response: &mut Response) {
     let is_plain_file = matches!(&response.head, Head::Prepared(prepared) if !prepared.is_negotiable);
     if !site.development && (is_plain_file || is_prepared_and_unasked(head, response)) {
@@ -100,12 +100,12 @@ pub(crate) fn on_response(site: &SiteCoding, head: &RequestHead, response: &mut 
     }
 }
 
-/// The common case of a file: nobody asks for a coding, and the head says all there is to say.
+/// The common case of a file: no Accept-Encoding, and a prepared head.
 fn is_prepared_and_unasked(head: &RequestHead, response: &Response) -> bool {
     matches!(response.head, Head::Prepared(_)) && head.fields().known(Known::AcceptEncoding).is_none()
 }
 
-/// In development a field says what was done, or why nothing was.
+/// Adds a field in development that names the coding, or the reason for none.
 fn explain(response: &mut Response, skip: Option<Skip>) {
     let value = match (&response.trace.compressed, skip) {
         (Some(compressed), _) => compressed.label(),
@@ -116,7 +116,7 @@ fn explain(response: &mut Response, skip: Option<Skip>) {
     fields.set("X-Haulier-Encoding", value);
     if let Some(compressed) = &response.trace.compressed {
         let nanoseconds = compressed.nanoseconds.load(Ordering::Relaxed);
-        // A body that still comes has not taken any time yet.
+        // A body that is still being made has taken no time yet.
         if nanoseconds > 0 {
             fields.append("Server-Timing", format!("compress;dur={:.1}", nanoseconds as f64 / 1e6));
         }
@@ -128,7 +128,7 @@ fn code(site: &SiteCoding, head: &RequestHead, response: &mut Response) -> Resul
     if !settings.is_on() {
         return Err(Skip::Off);
     }
-    // What a script hands over is a download: it keeps its ranges and its length.
+    // A file that a script hands off is a download: it keeps its ranges and its length.
     if matches!(response.trace.handler, Handler::Handed | Handler::Offloaded) {
         return Err(Skip::File);
     }
@@ -159,7 +159,7 @@ fn code(site: &SiteCoding, head: &RequestHead, response: &mut Response) -> Resul
     }
     .ok_or(Skip::NoAcceptEncoding)?;
     if let Body::Unsent(length) = &mut response.body {
-        // A GET would get another length, and nobody knows which (RFC 9110 §8.6 lets HEAD leave it out).
+        // A GET would get another length, which is unknown (RFC 9110 §8.6 lets HEAD omit it).
         *length = None;
         return Ok(());
     }
@@ -208,16 +208,16 @@ fn failed(error: codec::CodecError) -> Skip {
     Skip::Failed
 }
 
-/// Without the room the coder asked for and did not need.
+/// Gives back the unused room of a coder's output.
 fn exact(mut coded: Vec<u8>) -> Bytes {
     coded.shrink_to_fit();
     coded.into()
 }
 
-/// Files longer than this are coded piece by piece.
+/// Longer files are coded piece by piece.
 const WHOLE_FILE: u64 = 64 * 1024;
 
-/// A file that has no variant yet.
+/// Codes a file without a compressed copy.
 fn file(
     response: &mut Response,
     settings: &settings::CompressSettings,
@@ -247,7 +247,7 @@ fn file(
     Ok(())
 }
 
-/// Whether the answer could have been coded, for another client or at another length.
+/// Checks that the response could be coded, for another client or at another length.
 fn is_negotiable(site: &SiteCoding, fields: &Fields) -> Result<(), Skip> {
     if fields.contains("Content-Encoding") {
         return Err(Skip::Already);
@@ -265,13 +265,13 @@ fn is_negotiable(site: &SiteCoding, fields: &Fields) -> Result<(), Skip> {
     Ok(())
 }
 
-/// Whether a file of this length with these fields has codings.
+/// True if a file of this length with these fields has codings.
 pub(crate) fn has_codings(site: &SiteCoding, fields: &Fields, length: u64) -> bool {
     let settings = &site.settings;
     settings.is_on() && length >= settings.min_size.max(1) && is_negotiable(site, fields).is_ok()
 }
 
-/// RFC 9111 §5.2.2.6, and digests that were made of the body as it is (RFC 9530 §3).
+/// True for `no-transform` (RFC 9111 §5.2.2.6), and for digests of the uncoded body (RFC 9530 §3).
 fn is_fixed(fields: &Fields) -> bool {
     let no_transform = fields
         .get_all("Cache-Control")
@@ -283,8 +283,8 @@ fn is_fixed(fields: &Fields) -> bool {
             .any(|name| fields.contains(name))
 }
 
-/// RFC 9110 §15.4.5: a 304 has the Vary a 200 would have. What PHP calls unchanged may be stored under the tag of a
-/// coding; that tag is the one the client knows.
+/// A 304 has the Vary of the 200 (RFC 9110 §15.4.5). A client may hold PHP's response under the tag of a coding; that
+/// tag is returned then.
 fn not_modified(head: &RequestHead, response: &mut Response) -> Result<(), Skip> {
     if response.trace.handler != Handler::Php {
         return Err(Skip::Already);
@@ -300,7 +300,7 @@ fn not_modified(head: &RequestHead, response: &mut Response) -> Result<(), Skip>
     Err(Skip::Already)
 }
 
-/// The fields of a coded body.
+/// Sets the fields of a coded body.
 fn mark(fields: &mut Fields, coding: Coding) {
     fields.set("Content-Encoding", coding.as_str());
     fields.remove("Accept-Ranges");

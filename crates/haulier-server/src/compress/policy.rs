@@ -1,49 +1,49 @@
-//! Which coding, at which level: the choice by what the client takes, how long the body is, and how busy we are.
+//! The choice of coding and level, by the client's preferences, the length of the body and the load.
 //!
-//! Small bodies gain most by brotli, which knows the words of the web; long ones by zstd, which is three times as fast
-//! for the same size. A choice is a value; others act on it.
+//! Brotli is best for small bodies, thanks to its dictionary of web vocabulary; zstd for long ones, as it is three
+//! times as fast at the same size. A choice is a value; others act on it.
 
 use haulier_proto::accept::{Accepted, Coding};
 
 use super::load::Load;
 use super::settings::{CompressLevel, CompressSettings};
 
-/// A coding with what its coder is told.
+/// A coding with the parameters of its coder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Choice {
     pub(crate) coding: Coding,
     pub(crate) level: i32,
-    /// Largest window, as a power of two; `None` is what the level says.
+    /// Largest window, as a power of two; `None` leaves it to the level.
     pub(crate) window: Option<u32>,
 }
 
-/// What is to be coded.
+/// The length of a body, as far as known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// All of it is there: so many bytes.
+    /// Complete: its bytes.
     Whole(u64),
-    /// It still comes; its length, if that was announced.
+    /// Not complete; its length, if announced.
     Long(Option<u64>),
-    /// It goes on for as long as somebody listens.
+    /// An event stream.
     Endless,
 }
 
-/// Window of what PHP makes: enough for any page, and 2 MiB for each at most.
+/// Window for output of PHP: enough for any page, at 2 MiB each.
 pub(crate) const DYNAMIC_WINDOW: u32 = 21;
-/// Window of what may stay open for hours.
+/// Window for streams that may stay open for hours.
 const ENDLESS_WINDOW: u32 = 17;
-/// From this zstd level on the window would be larger than [`DYNAMIC_WINDOW`].
+/// From this zstd level on the default window would exceed [`DYNAMIC_WINDOW`].
 const WIDE_LEVEL: i32 = 9;
 
-/// Below this brotli wins.
+/// Below this length brotli wins.
 const SMALL: u64 = 16 * 1024;
-/// Above this a page is a book.
+/// From this length on a page is unusually long.
 const LONG: u64 = 256 * 1024;
 
 const BY_SIZE: [Coding; 3] = [Coding::Brotli, Coding::Zstd, Coding::Gzip];
 const BY_SPEED: [Coding; 3] = [Coding::Zstd, Coding::Brotli, Coding::Gzip];
 
-/// Chooses for a body; `None` if the client takes none of the site's codings.
+/// Chooses for a body; `None` if the client accepts none of the site's codings.
 #[must_use]
 pub(crate) fn choose(settings: &CompressSettings, accepted: &Accepted, shape: Shape, load: Load) -> Option<Choice> {
     let order = match shape {
@@ -61,8 +61,8 @@ pub(crate) fn choose(settings: &CompressSettings, accepted: &Accepted, shape: Sh
     })
 }
 
-/// Chooses once more for a client that holds a dictionary of ours: whatever the body is, what it has in common with
-/// that is not sent at all. `plain` is the choice without it.
+/// Chooses again for a client that holds a dictionary of the site: content shared with it is not sent, whatever the
+/// body is. `plain` is the choice without it.
 #[must_use]
 pub(crate) fn with_dictionary(plain: Option<Choice>, accepted: &Accepted) -> Option<Choice> {
     let weight = plain.map_or(0, |choice| accepted.weight(choice.coding));
@@ -76,10 +76,10 @@ pub(crate) fn with_dictionary(plain: Option<Choice>, accepted: &Accepted) -> Opt
     })
 }
 
-/// Brotli above this many bytes at level 11 takes seconds, and gains little over 9.
+/// Above this length brotli takes seconds at level 11 and gains little over level 9.
 const BROTLI_11: u64 = 1 << 20;
 
-/// How a variant of a file of this length is made. Its window is what RFC 9659 allows.
+/// Parameters for the compressed copy of a file of this length. RFC 9659 limits the window.
 #[must_use]
 pub(crate) fn stored(coding: Coding, length: u64) -> Choice {
     let level = match coding {
@@ -90,7 +90,7 @@ pub(crate) fn stored(coding: Coding, length: u64) -> Choice {
     };
     let window = match coding {
         Coding::Brotli => None,
-        // Level 19 would take 2^23 anyway; that it never takes more is written here.
+        // Level 19 stays at 2^23 by default; this states the limit.
         _ => (length > 1 << 23).then_some(23),
     };
     Choice { coding, level, window }
@@ -111,7 +111,7 @@ fn explicit(settings: &CompressSettings, coding: Coding) -> Option<i32> {
     settings.explicit.get(coding.index()).copied().flatten().map(i32::from)
 }
 
-/// The table of docs/compression.md: idle, busy, overloaded.
+/// Levels for an idle, busy and overloaded machine, as in docs/compression.md.
 fn level(level: CompressLevel, coding: Coding, shape: Shape, load: Load) -> i32 {
     let middle = matches!(shape, Shape::Whole(length) if (SMALL..LONG).contains(&length));
     let whole = matches!(shape, Shape::Whole(_));
@@ -135,7 +135,7 @@ fn window(coding: Coding, level: i32, shape: Shape) -> Option<u32> {
     match (coding, shape) {
         (Coding::Gzip, _) => None,
         (_, Shape::Endless) => Some(ENDLESS_WINDOW),
-        // Its coder knows what suits level and length, and takes less than this one for both unknown.
+        // Its coder picks a window by level and length, and a smaller one than this if both are unknown.
         (Coding::Brotli, Shape::Long(None)) if level > 5 => Some(DYNAMIC_WINDOW),
         (Coding::Brotli, _) => None,
         (Coding::Zstd | Coding::DictionaryZstd, _) => (level >= WIDE_LEVEL).then_some(DYNAMIC_WINDOW),

@@ -1,21 +1,21 @@
-//! Input and secret in one body: what BREACH measures by the length of the coded body.
+//! Detects a body that contains both input and a secret, which BREACH guesses from the coded length.
 //!
-//! A reduction, no cure: the cure is a token that is masked anew for every page.
+//! This reduces the risk only; the remedy is a token masked differently in every page.
 
 use haulier_proto::field::Fields;
 use haulier_proto::head::RequestHead;
 use percent_encoding::percent_decode;
 
-/// Shorter values stand in any page.
+/// Shorter values occur in any page by chance.
 const LEAST: usize = 6;
 
-/// Whether the answer sets a cookie, and a value of the query stands in its body.
+/// True if the response sets a cookie, and its body contains a value of the query.
 pub(super) fn is_secret_beside(fields: &Fields, head: &RequestHead, body: &[u8]) -> bool {
     fields.contains("Set-Cookie")
         && values(head).any(|value| value.len() >= LEAST && body.windows(value.len()).any(|part| part == value))
 }
 
-/// Whether the answer might turn out so; for bodies that are not there yet.
+/// True if that is possible, for a body that is not complete.
 pub(super) fn may_be_secret(fields: &Fields, head: &RequestHead) -> bool {
     fields.contains("Set-Cookie") && values(head).any(|value| value.len() >= LEAST)
 }

@@ -1,25 +1,25 @@
-//! What `[compress]` says.
+//! Settings of `[compress]`.
 
 use haulier_proto::accept::Coding;
 
-/// How a site compresses.
+/// Compression of a site.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompressSettings {
     pub level: CompressLevel,
-    /// The codings that are used. Which one wins among those a client takes equally follows from size and load.
+    /// The codings in use. Size and load decide between those a client ranks equally.
     pub algorithms: Vec<Coding>,
-    /// Bodies shorter than this are sent as they are, bytes.
+    /// Shorter bodies are not coded, bytes.
     pub min_size: u64,
-    /// Media types that are coded: `text/html`, `text/*`, `application/*+json`; `None` is the built-in list.
+    /// Media types to code: `text/html`, `text/*`, `application/*+json`; `None` is the built-in list.
     pub types: Option<Vec<String>>,
-    /// Levels that hold whatever the load: zstd 1–19, br 0–11, gzip 1–12, in this order.
+    /// Levels used at any load: zstd 1–19, br 0–11, gzip 1–12, in this order.
     pub explicit: [Option<u8>; 3],
-    /// Nothing is coded that sets a cookie and repeats a part of the query: less for BREACH to measure.
+    /// Leaves responses uncoded that set a cookie and repeat a value of the query, as a measure against BREACH.
     pub no_secrets: bool,
 }
 
 impl CompressSettings {
-    /// Off: every body is sent as it is.
+    /// Settings that code nothing.
     #[must_use]
     pub fn off() -> Self {
         Self {
@@ -28,7 +28,7 @@ impl CompressSettings {
         }
     }
 
-    /// Whether anything is coded at all.
+    /// True if anything is coded.
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.level != CompressLevel::Off && !self.algorithms.is_empty()
@@ -48,7 +48,7 @@ impl Default for CompressSettings {
     }
 }
 
-/// What is dearer, time or bytes.
+/// The balance of time and size.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CompressLevel {
     Off,

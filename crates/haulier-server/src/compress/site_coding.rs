@@ -1,4 +1,4 @@
-//! The part of a site that codes bodies.
+//! The coding of a site's bodies.
 
 use std::sync::Arc;
 
@@ -8,19 +8,19 @@ use super::settings::CompressSettings;
 use super::store::VariantStore;
 use crate::pattern::glob::Glob;
 
-/// How the bodies of one site are coded.
+/// Settings and stores for coding the bodies of one site.
 #[derive(Debug)]
 pub(crate) struct SiteCoding {
     /// The name of the site, for the log.
     pub(crate) site: String,
-    /// Responses say how they were coded.
+    /// Responses report their coding in a field.
     pub(crate) development: bool,
     pub(crate) settings: CompressSettings,
     /// Dictionaries made of pages.
     pub(crate) page_dictionaries: PageDictionaries,
     /// Files whose earlier versions are dictionaries of later ones.
     pub(super) dictionary_files: Vec<Glob>,
-    /// Coded variants of files; `None` keeps none.
+    /// Compressed copies of files; `None` keeps none.
     pub(crate) variants: Option<Arc<VariantStore>>,
 }
 

@@ -1,11 +1,10 @@
-//! Coded variants of files, made once at the highest levels and kept in a directory of our own.
+//! Compressed copies of files, made once at the highest levels and kept in a directory.
 //!
-//! One thread makes them, at low priority, one after the other, and each only once. A variant is named after
-//! the state of the file it was made of, so a file that changes has no variants until they are made anew. When the
-//! directory is full, the oldest go.
+//! One low-priority thread makes them one by one, each only once. The name of a copy contains the state of its file, so
+//! a changed file has no copies until new ones are made. When the directory is full, the oldest copies are removed.
 //!
-//! A variant is sealed under its name (`haulier_store::sealed`), and compared when this process opens it for the first
-//! time. A dictionary is named by its own hash, and compared when it is used.
+//! A copy is sealed under its name (`haulier_store::sealed`) and verified when this process first opens it. A
+//! dictionary is named by its own hash and verified when it is used.
 
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
@@ -28,47 +27,47 @@ use sha2::{Digest, Sha256};
 
 use super::{codec, dictionary, policy};
 
-/// Files waiting for their variants; what comes beyond them asks again later.
+/// Longest queue of files; requests beyond it retry later.
 const MOST_WAITING: usize = 64;
-/// Larger files get no variant, bytes: making one would take minutes.
+/// Larger files get no copy, bytes: making one would take minutes.
 pub(crate) const MOST_LENGTH: u64 = 64 * 1024 * 1024;
-/// Larger files are no dictionaries, bytes: file and dictionary together fit the window browsers take (RFC 9659).
+/// Larger files are no dictionaries, bytes: file and dictionary must fit the window of browsers (RFC 9659).
 pub(crate) const MOST_DICTIONARY: u64 = 4 * 1024 * 1024;
-/// Files known to gain nothing that are remembered.
+/// Most remembered files that gain nothing.
 const MOST_USELESS: usize = 4096;
-/// Variants up to this length are compared by the thread that looks for them, bytes: it takes less than sending them.
+/// Copies up to this length are verified by the calling thread, bytes: that takes less than sending them.
 const AT_ONCE: u64 = 64 * 1024;
-/// Ends the names of sealed files: an older haulier beside us finds none of them.
+/// Suffix of sealed files, unknown to older versions of haulier that use the same directory.
 const SEALED: &str = "sealed";
 
-/// The directory with its maker.
+/// The directory of compressed copies, with the thread that makes them.
 #[derive(Debug)]
 pub struct VariantStore {
     directory: PathBuf,
-    /// Most bytes of all variants together.
+    /// Most bytes of all copies together.
     limit: u64,
     state: Mutex<State>,
-    /// Variants that are what was written.
+    /// Copies that were verified.
     checked: Checked,
     jobs: SyncSender<Job>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// In the directory, bytes.
+    /// Total size of the directory, bytes.
     bytes: u64,
-    /// Waiting, being made, or being compared.
+    /// Copies that are queued, being made, or being verified.
     underway: HashSet<OsString>,
-    /// Not smaller than their files.
+    /// Copies that would not be smaller than their files.
     useless: HashSet<OsString>,
 }
 
-/// What is known of a variant.
+/// Result of looking for a copy.
 #[derive(Debug)]
 pub(crate) enum Variant {
     /// Open for reading; its length in bytes.
     Ready(File, u64),
-    /// Not made, or being made.
+    /// Not made yet.
     Absent,
     /// Coding gains nothing.
     Useless,
@@ -81,23 +80,23 @@ struct Job {
     work: Work,
 }
 
-/// What is to be made of a file.
+/// The kind of copy to make.
 #[derive(Debug, Clone, Copy)]
 enum Work {
-    /// A variant that stands alone.
+    /// A copy that needs no dictionary.
     Variant(Coding),
-    /// What it has over the dictionary with this hash.
+    /// The difference from the dictionary with this hash.
     Difference(Hash),
-    /// A copy under its own hash: a later version of the file may be coded with it.
+    /// A plain copy under its own hash: a dictionary for later versions.
     Dictionary,
 }
 
 impl VariantStore {
-    /// Takes a directory, which is made if it is not there, and starts the thread that makes variants. `owner` is the
-    /// account (user and group id) we are about to become; `None` for the one we are.
+    /// Opens a directory, created if missing, and starts the thread. `owner` is the account (user and group id) that
+    /// the process will switch to; `None` keeps the present one.
     ///
     /// # Errors
-    /// The directory cannot be made, or somebody else may write to it: what lies there would be sent to clients.
+    /// The directory cannot be created, or other accounts may write to it: its content is sent to clients.
     pub fn open(directory: &Path, limit: u64, owner: Option<(u32, u32)>) -> io::Result<Arc<Self>> {
         match DirBuilder::new().mode(0o700).create(directory) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
@@ -134,12 +133,12 @@ impl VariantStore {
         Ok(store)
     }
 
-    /// The variant of a file in the state that `key` names.
+    /// The copy of a file in the state that `key` names.
     pub(crate) fn find(self: &Arc<Self>, key: &str, coding: Coding) -> Variant {
         self.look(file_name(key, coding))
     }
 
-    /// What such a file has over the dictionary with this hash.
+    /// The difference of such a file from the dictionary with this hash.
     pub(crate) fn find_difference(self: &Arc<Self>, key: &str, from: &Hash) -> Variant {
         if self.directory.join(dictionary_name(from)).exists() {
             self.look(difference_name(key, from))
@@ -161,7 +160,8 @@ impl VariantStore {
         }
     }
 
-    /// A variant that is there, once it was compared. A long one is not waited for: the file itself goes on meanwhile.
+    /// Verifies a copy before its first use. A long one is verified in the background; the file itself is sent
+    /// meanwhile.
     fn compared(self: &Arc<Self>, name: OsString, file: File, state: &FileState) -> Variant {
         if let Some(length) = sealed::known(state, seal_name(&name).as_bytes(), &self.checked) {
             return Variant::Ready(file, length);
@@ -184,7 +184,7 @@ impl VariantStore {
         }
     }
 
-    /// The length of a variant that is what was written; any other is removed.
+    /// Verifies a copy and returns its length. Removes it if it is damaged.
     fn compare(&self, name: &OsStr, file: &File, state: &FileState) -> Option<u64> {
         let path = self.directory.join(name);
         match sealed::open(file, state, seal_name(name).as_bytes(), &self.checked) {
@@ -202,17 +202,17 @@ impl VariantStore {
         None
     }
 
-    /// Has a variant made, unless it is underway already or too much is.
+    /// Orders a copy, unless it is ordered already or the queue is full.
     pub(crate) fn make(&self, key: &str, coding: Coding, file: &Arc<OpenFile>) {
         self.order(&file_name(key, coding), file, Work::Variant(coding));
     }
 
-    /// Has it made what a file has over a dictionary that is here.
+    /// Orders the difference from a dictionary in the store.
     pub(crate) fn make_difference(&self, key: &str, from: &Hash, file: &Arc<OpenFile>) {
         self.order(&difference_name(key, from), file, Work::Difference(*from));
     }
 
-    /// Keeps a copy of a file, to be the dictionary of later ones.
+    /// Orders a plain copy of a file, as the dictionary of later versions.
     pub(crate) fn keep(&self, key: &str, file: &Arc<OpenFile>) {
         self.order(&format!("{key}.kept").into(), file, Work::Dictionary);
     }
@@ -236,7 +236,7 @@ impl VariantStore {
     }
 
     fn work(&self, job: &Job) {
-        // A thread that looked before the last one was done has ordered it again.
+        // A thread that missed the finished copy has ordered it again.
         if self.directory.join(&job.name).exists() {
             self.lock().underway.remove(&job.name);
             return;
@@ -262,7 +262,7 @@ impl VariantStore {
         }
     }
 
-    /// Makes a variant; its length, or `None` if it would not be smaller.
+    /// Makes a copy and returns its length; `None` if it would not be smaller.
     fn build(&self, job: &Job) -> io::Result<Option<u64>> {
         let before = state_of(job.file.file())?;
         let mut content = vec![0; job.file.length() as usize];
@@ -290,7 +290,7 @@ impl VariantStore {
         if !matches!(job.work, Work::Dictionary) && made.len() >= content.len() {
             return Ok(None);
         }
-        // Written to meanwhile: what was read may be neither the old nor the new file.
+        // The file changed meanwhile: its content may be a mixture of old and new.
         if state_of(job.file.file())? != before {
             return Err(io::Error::other("the file changed while it was read"));
         }
@@ -309,7 +309,7 @@ impl VariantStore {
         written.map(|()| Some(made.len() as u64 + SEAL))
     }
 
-    /// The dictionary with this hash; what has another one by now is removed.
+    /// The dictionary with this hash. Removes one whose content does not match.
     fn dictionary(&self, hash: &Hash) -> io::Result<Vec<u8>> {
         let path = self.directory.join(dictionary_name(hash));
         let content = fs::read(&path)?;
@@ -321,7 +321,7 @@ impl VariantStore {
         Ok(content)
     }
 
-    /// Removes what an older haulier wrote, which had no seals.
+    /// Removes unsealed copies written by older versions.
     fn forget_unsealed(&self) -> io::Result<()> {
         for entry in fs::read_dir(&self.directory)? {
             let entry = entry?;
@@ -337,7 +337,7 @@ impl VariantStore {
         Ok(())
     }
 
-    /// Counts what is there, and lets the oldest go until a quarter of the room is free again.
+    /// Computes the total size. If it exceeds the limit, removes the oldest copies until a quarter is free.
     fn tidy(&self) -> io::Result<()> {
         let mut files: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
         for entry in fs::read_dir(&self.directory)? {
@@ -372,7 +372,7 @@ fn difference_name(key: &str, from: &Hash) -> OsString {
     format!("{key}.{}.{}.{SEALED}", &hash[..16], Coding::DictionaryZstd.as_str()).into()
 }
 
-/// What a variant is sealed under: state of its file and coding.
+/// The name a copy is sealed under: state of its file, and coding.
 fn seal_name(name: &OsStr) -> CacheKey {
     CacheKey::of(&[b"variant", name.as_bytes()])
 }
@@ -381,7 +381,7 @@ fn dictionary_name(hash: &Hash) -> OsString {
     format!("{}.dictionary", dictionary::hex(hash)).into()
 }
 
-/// Length and times: another one means the file was written to.
+/// Length and times, which change when the file is written to.
 fn state_of(file: &File) -> io::Result<(u64, i64, i64, i64, i64)> {
     let metadata = file.metadata()?;
     Ok((
@@ -393,10 +393,10 @@ fn state_of(file: &File) -> io::Result<(u64, i64, i64, i64, i64)> {
     ))
 }
 
-/// The thread: ends with the store.
+/// Main loop of the thread; ends with the store.
 fn make_all(store: &Weak<VariantStore>, jobs: &Receiver<Job>) {
-    // Of this thread alone, as Linux counts it: a tenth of what a serving thread gets, so that it is never starved
-    // either. If it is refused, variants are made at the usual priority.
+    // Linux applies this to the calling thread: a tenth of a serving thread's share, so it is never starved. If
+    // refused, copies are made at normal priority.
     let _ = rustix::process::setpriority_process(None, 10);
     while let Ok(job) = jobs.recv() {
         match store.upgrade() {

@@ -1,7 +1,7 @@
 //! Entity tags of coded bodies.
 //!
-//! A body that PHP tags as `"x"` is `W/"x-br"` when it is coded on its way: other bytes, the same meaning. When the
-//! client comes back with that tag, PHP gets its own `"x"`, so that it recognises what it made.
+//! A body that PHP tags as `"x"` becomes `W/"x-br"` when it is coded: other bytes, same content. When the client sends
+//! that tag back, PHP gets its own `"x"`.
 
 use std::borrow::Cow;
 
@@ -9,7 +9,7 @@ use haulier_proto::accept::Coding;
 use haulier_proto::etag;
 use haulier_proto::field::Fields;
 
-/// The tag of a body after coding; `None` if it may stay, for it is weak already, or no tag at all.
+/// The tag of a body after coding; `None` if the tag need not change, because it is weak or malformed.
 #[must_use]
 pub(crate) fn of_coding(tag: &[u8], coding: Coding) -> Option<Vec<u8>> {
     let tag = etag::parse(tag).filter(|tag| !tag.weak)?;
@@ -21,7 +21,7 @@ pub(crate) fn of_coding(tag: &[u8], coding: Coding) -> Option<Vec<u8>> {
     Some(coded)
 }
 
-/// The value of If-None-Match or If-Match as PHP wrote its tags.
+/// The value of If-None-Match or If-Match with PHP's own tags.
 #[must_use]
 pub(crate) fn restored(value: &[u8]) -> Cow<'_, [u8]> {
     if !etag::list(value).any(|tag| tag.weak && original(tag.opaque).is_some()) {
@@ -43,7 +43,7 @@ pub(crate) fn restored(value: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(restored)
 }
 
-/// The tag under which the client has what PHP calls `tag`, if it is that of a coding.
+/// The tag of a coding under which the client holds PHP's `tag`, if it does.
 #[must_use]
 pub(crate) fn named_by_client(tag: &[u8], request: &Fields) -> Option<Vec<u8>> {
     let tag = etag::parse(tag).filter(|tag| !tag.weak)?;
@@ -54,7 +54,7 @@ pub(crate) fn named_by_client(tag: &[u8], request: &Fields) -> Option<Vec<u8>> {
     Some([b"W/\"", named.opaque, b"\""].concat())
 }
 
-/// What stood before the name of a coding.
+/// The tag before the name of a coding was added.
 fn original(opaque: &[u8]) -> Option<&[u8]> {
     Coding::ALL
         .iter()

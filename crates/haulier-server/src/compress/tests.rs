@@ -48,7 +48,7 @@ fn development_says_why_nothing_was_coded() {
         .with("Content-Type", "image/png")
         .body("x".repeat(999));
     let kept = page(2000).with("Cache-Control", "private, No-Transform");
-    // The upper bits of a linear congruence: no coder finds anything in them.
+    // The upper bits of a linear congruential generator are incompressible.
     let next = |n: &u32| Some(n.wrapping_mul(1_664_525).wrapping_add(1_013_904_223));
     let noise: Vec<u8> = std::iter::successors(Some(7_u32), next)
         .map(|n| (n >> 24) as u8)

@@ -2,12 +2,12 @@
 
 use haulier_proto::field::{Fields, tokens};
 
-/// Adds that the response depends on Accept-Encoding.
+/// Adds Accept-Encoding to Vary.
 pub(crate) fn add_vary(fields: &mut Fields) {
     vary_by(fields, "Accept-Encoding");
 }
 
-/// Adds that the response depends on this field of the request.
+/// Adds a field of the request to Vary.
 pub(crate) fn vary_by(fields: &mut Fields, name: &str) {
     let says_so = |member: &[u8]| member == b"*" || member.eq_ignore_ascii_case(name.as_bytes());
     if !fields.get_all("Vary").flat_map(tokens).any(says_so) {

@@ -1,11 +1,11 @@
-//! Files that scripts hand off again and again, held open from one time to the next.
+//! Files that scripts hand off repeatedly, kept open between requests.
 //!
-//! A script may have written the file a moment ago, so every time the name it gave is looked up (`stat`), and what was
-//! opened counts only if that is the very same file in the very same state. Opening it beneath its root costs five times
-//! as much. Whether the way there still stays in the root is asked anew with every second [`SendfileCache::age`].
+//! A script may have rewritten the file a moment ago, so its name is looked up every time (stat(2)). The open file
+//! counts only if it is the same file in the same state. Opening it below its root costs five times as much. Every
+//! second [`SendfileCache::age`] makes the next request check again that the path stays in the root.
 //!
-//! One a thread, so nothing is locked. A file is held from the second time on, and only if it has been left alone for a
-//! while: an export that is made for one download gives its space back at once when it is deleted.
+//! Each thread has one, so nothing is locked. A file is kept from its second request on, and only if it has been
+//! unchanged for a while: an export made for one download gives its space back as soon as it is deleted.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -19,32 +19,32 @@ use super::open::Version;
 use super::roots::{Name, Sendable};
 use super::site_files::SiteFiles;
 
-/// Ages that a file is held without being opened anew.
+/// Calls of [`SendfileCache::age`] after which a file is opened anew.
 const AGES: u8 = 2;
 
-/// What was handed off lately.
+/// Files handed off recently.
 #[derive(Debug)]
 pub(crate) struct SendfileCache {
-    /// By hash of site and name; a slot tells whose it is.
+    /// By hash of site and name; the entry holds both, to detect collisions.
     slots: RefCell<HashMap<u64, Slot, foldhash::fast::RandomState>>,
     hasher: foldhash::fast::RandomState,
-    /// Names remembered; with one more it begins anew.
+    /// Most names; the cache is cleared when full.
     most: Cell<usize>,
 }
 
 #[derive(Debug)]
 struct Slot {
     site: u32,
-    /// The kind of name, and the name.
+    /// The kind of the name, and the name.
     name: (u8, Box<[u8]>),
     held: Option<Held>,
-    /// Asked for since the last [`SendfileCache::age`].
+    /// Requested since the last [`SendfileCache::age`].
     is_used: bool,
 }
 
 #[derive(Debug)]
 struct Held {
-    /// Where the name leads, links and all.
+    /// The path the name stands for, with its symbolic links.
     place: PathBuf,
     version: Version,
     sendable: Rc<Sendable>,
@@ -53,7 +53,7 @@ struct Held {
 }
 
 impl SendfileCache {
-    /// For at most so many files.
+    /// A cache of at most `most` names.
     pub(crate) fn new(most: usize) -> Self {
         Self {
             slots: RefCell::default(),
@@ -62,12 +62,12 @@ impl SendfileCache {
         }
     }
 
-    /// For at most so many files from now on.
+    /// Changes the limit.
     pub(crate) fn resize(&self, most: usize) {
         self.most.set(most);
     }
 
-    /// The file of this name, if it is held and still the one that the name stands for.
+    /// The file of this name, if it is open and still the same.
     pub(super) fn find(&self, site: &SiteFiles, name: Name<'_>) -> Option<Rc<Sendable>> {
         let key = self.key(site, name);
         let mut slots = self.slots.borrow_mut();
@@ -81,7 +81,7 @@ impl SendfileCache {
         None
     }
 
-    /// Remembers that this name was opened, and holds what was opened if it was so before. `place` is asked for then.
+    /// Notes that this name was opened; keeps the file open from the second time on. `place` is called only then.
     pub(super) fn note(
         &self,
         site: &SiteFiles,
@@ -93,7 +93,7 @@ impl SendfileCache {
         let mut slots = self.slots.borrow_mut();
         if let Some(slot) = slots.get_mut(&key).filter(|slot| slot.is_of(site, name)) {
             let version = sendable.version;
-            // What is opened anew next time may have its tag by then.
+            // A file without its tag is opened anew, since the tag may be known by then.
             let is_final = !sendable.awaits_tag && version.is_settled(SETTLED, SystemTime::now());
             let place = is_final.then(place).flatten();
             slot.held = place
@@ -118,7 +118,7 @@ impl SendfileCache {
         slots.insert(key, slot);
     }
 
-    /// Lets go of what was not asked for since it was called last, and of what is to be opened anew.
+    /// Drops names unused since the last call, and files to be opened anew.
     pub(crate) fn age(&self) {
         self.slots.borrow_mut().retain(|_, slot| {
             slot.held.take_if(|held| {
@@ -129,7 +129,7 @@ impl SendfileCache {
         });
     }
 
-    /// Lets go of everything, if there is anything: the process is out of descriptors.
+    /// Drops everything, because the process is out of descriptors; returns false if there was nothing.
     pub(crate) fn shed(&self) -> bool {
         !std::mem::take(&mut *self.slots.borrow_mut()).is_empty()
     }

@@ -1,4 +1,4 @@
-//! Brotli (RFC 7932). Its state cannot be used twice, and is small for small bodies once it knows their size.
+//! Brotli (RFC 7932). An encoder cannot be reused; it is small for small bodies if it knows their size.
 
 use brotlic::encode::{BrotliEncoder, BrotliEncoderOptions, BrotliOperation};
 use brotlic::{CompressionMode, Quality, WindowSize};
@@ -7,16 +7,16 @@ use haulier_proto::accept::Coding;
 use super::CodecError;
 use crate::compress::policy::Choice;
 
-/// The largest window of RFC 7932, as a power of two. It is not allocated before it is filled.
+/// The largest window of RFC 7932, as a power of two. Its memory is used only as it fills.
 const MOST_WINDOW: u32 = 22;
 const LEAST_WINDOW: u32 = 16;
-/// What levels that are meant to be quick look back: it stays in the processor's cache, which spares a quarter of the
-/// time for 2 % more bytes (4 MB of HTML at level 4: 56 ms and 1,249 KB against 73 ms and 1,219 KB).
+/// Window of quick levels. It fits the processor's cache, which saves a quarter of the time for 2 % more bytes (4 MB of
+/// HTML at level 4: 56 ms and 1,249 KB against 73 ms and 1,219 KB).
 const QUICK_WINDOW: u32 = 19;
 const QUICK_LEVEL: i32 = 5;
-/// Level 4 takes another match finder for what it is told to be longer than this: four megabytes of table, which no
-/// processor's cache holds, for a tenth less bytes (4 MB of HTML out of PHP: 66 ms of the server and 1,249 KB against
-/// 55 ms and 1,380 KB; nginx 62 ms and 1,380 KB).
+/// Largest size hint at quick levels. Beyond it level 4 uses another match finder with a table of four megabytes, which
+/// exceeds any processor's cache, for a tenth less bytes (4 MB of HTML from PHP: 66 ms of the server and 1,249 KB
+/// against 55 ms and 1,380 KB; nginx 62 ms and 1,380 KB).
 const MOST_HINT: u32 = (1 << 20) - 1;
 
 pub(super) fn whole(choice: Choice, body: &[u8]) -> Result<Vec<u8>, CodecError> {
@@ -26,7 +26,7 @@ pub(super) fn whole(choice: Choice, body: &[u8]) -> Result<Vec<u8>, CodecError> 
     Ok(out)
 }
 
-/// A body that grows.
+/// A body in pieces.
 pub(crate) struct Stream {
     encoder: BrotliEncoder,
 }
@@ -85,7 +85,7 @@ impl Stream {
     }
 }
 
-/// A window that holds the whole body, if that is known and the level worth it.
+/// A window that holds the whole body, if its length is known and the level is worth it.
 fn window_for(level: i32, length: Option<u64>) -> u32 {
     let most = if level <= QUICK_LEVEL {
         QUICK_WINDOW
@@ -98,9 +98,9 @@ fn window_for(level: i32, length: Option<u64>) -> u32 {
     needed.clamp(LEAST_WINDOW, most)
 }
 
-/// Whether these are not the first bytes of a large-window stream, which no browser takes.
+/// True unless a large-window stream begins with these bytes; no browser accepts one.
 #[must_use]
 pub(crate) fn is_standard_window(bytes: &[u8]) -> bool {
-    // RFC 7932 §9.1: WBITS 0010001 stands for no window; "large window" streams begin with it.
+    // RFC 7932 §9.1: WBITS 0010001 is reserved; "large window" streams begin with it.
     bytes.first().is_some_and(|&first| first & 0x7f != 0x11)
 }

@@ -1,4 +1,4 @@
-//! gzip (RFC 1952): libdeflate for whole bodies, half the time of zlib; zlib-rs for streams, which libdeflate has not.
+//! gzip (RFC 1952): libdeflate for whole bodies, in half the time of zlib; zlib-rs for streams, which libdeflate lacks.
 
 use std::cell::RefCell;
 use std::io::Write;
@@ -12,16 +12,16 @@ use super::CodecError;
 use crate::compress::policy::Choice;
 
 thread_local! {
-    /// The levels this thread used last: two, since load changes them.
+    /// Compressors of the levels last used by this thread: two, since load changes the level.
     static COMPRESSORS: RefCell<Vec<(i32, Compressor)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Levels a thread keeps a compressor for.
+/// Compressors kept by a thread.
 const KEEP: usize = 2;
-/// From here on a compressor takes megabytes, and is used for files only.
+/// From this level on a compressor takes megabytes, and is used for files only.
 const HIGH: i32 = 10;
 
-/// From this many bytes on it is worth while to ask for less room than the worst case needs.
+/// From this length on the output starts smaller than the worst case.
 const LONG: usize = 64 * 1024;
 
 pub(super) fn whole(choice: Choice, body: &[u8]) -> Result<Vec<u8>, CodecError> {
@@ -36,7 +36,7 @@ pub(super) fn whole(choice: Choice, body: &[u8]) -> Result<Vec<u8>, CodecError> 
             }
         };
         let bound = compressor.gzip_compress_bound(body.len());
-        // Room is filled with zeros before: for a long body that gains, half of it is enough.
+        // The buffer is zeroed first: half of the length suffices for a long body that gains.
         let likely = if body.len() > LONG { body.len() / 2 } else { bound };
         let mut out = vec![0; likely];
         let mut written = compressor.gzip_compress(body, &mut out);
@@ -53,14 +53,14 @@ pub(super) fn whole(choice: Choice, body: &[u8]) -> Result<Vec<u8>, CodecError> 
     })
 }
 
-/// A body that grows.
+/// A body in pieces.
 pub(crate) struct Stream {
     encoder: GzEncoder<Vec<u8>>,
 }
 
 impl Stream {
     pub(super) fn new(choice: Choice) -> Self {
-        // zlib-rs's level 1 makes bodies 61 % larger, and its scale ends at 9.
+        // Level 1 of zlib-rs makes bodies 61 % larger, and its scale ends at 9.
         let level = choice.level.clamp(2, 9).unsigned_abs();
         Self {
             encoder: GzEncoder::new(Vec::new(), Compression::new(level)),

@@ -1,7 +1,7 @@
-//! The coders themselves: whole bodies at once, and streams that can be flushed.
+//! The coders: whole bodies at once, and streams that can be flushed.
 //!
-//! Codecs are libraries; what they are told is decided in `policy`. Contexts that cost more to make than a small page
-//! costs to code are kept by each thread.
+//! The codecs are libraries; `policy` decides on their parameters. Each thread keeps contexts that cost more to create
+//! than a small page costs to code.
 
 mod brotli;
 mod gzip;
@@ -13,7 +13,7 @@ pub(crate) use self::brotli::is_standard_window as is_brotli;
 pub(crate) use self::zstd::{Dictionary, window_of as zstd_window};
 use super::policy::Choice;
 
-/// A codec refused to go on. It says so only of memory, or of a fault of ours.
+/// Failure of a codec: out of memory, or a fault of haulier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{coding}: {why}")]
 pub(crate) struct CodecError {
@@ -33,7 +33,7 @@ impl CodecError {
 /// Codes a whole body.
 ///
 /// # Errors
-/// The codec refused: no memory.
+/// The codec failed: no memory.
 pub(crate) fn whole(choice: Choice, body: &[u8]) -> Result<Vec<u8>, CodecError> {
     match choice.coding {
         Coding::Zstd => zstd::whole(choice, body),
@@ -46,7 +46,7 @@ pub(crate) fn whole(choice: Choice, body: &[u8]) -> Result<Vec<u8>, CodecError> 
 /// Codes a whole body, with a dictionary if the coding takes one.
 ///
 /// # Errors
-/// The codec refused: no memory.
+/// The codec failed: no memory.
 pub(crate) fn whole_with(choice: Choice, dictionary: Option<&Dictionary>, body: &[u8]) -> Result<Vec<u8>, CodecError> {
     match dictionary {
         Some(dictionary) => zstd::whole_with(choice, dictionary, body),
@@ -54,15 +54,15 @@ pub(crate) fn whole_with(choice: Choice, dictionary: Option<&Dictionary>, body: 
     }
 }
 
-/// Codes a file by what it has over an earlier one (RFC 9842 §5); `None` if that can be no dictionary.
+/// Codes a file as the difference from an earlier one (RFC 9842 §5); `None` if that cannot be a dictionary.
 ///
 /// # Errors
-/// The codec refused: no memory.
+/// The codec failed: no memory.
 pub(crate) fn difference(choice: Choice, from: &[u8], body: &[u8]) -> Result<Option<Vec<u8>>, CodecError> {
     zstd::difference(choice, from, body)
 }
 
-/// A body that is coded as it comes.
+/// An encoder for a body in pieces.
 pub(crate) enum Encoder {
     Zstd(zstd::Stream),
     Brotli(brotli::Stream),
@@ -80,10 +80,10 @@ impl std::fmt::Debug for Encoder {
 }
 
 impl Encoder {
-    /// Begins a body; `length` is what it will have, bytes, if that is certain.
+    /// Begins a body; `length` is its length in bytes, if certain.
     ///
     /// # Errors
-    /// The codec refused: no memory.
+    /// The codec failed: no memory.
     pub(crate) fn new(choice: Choice, length: Option<u64>) -> Result<Self, CodecError> {
         Ok(match choice.coding {
             Coding::Zstd | Coding::DictionaryZstd => Self::Zstd(zstd::Stream::new(choice, length)?),
@@ -95,7 +95,7 @@ impl Encoder {
     /// Begins a body that is coded with a dictionary.
     ///
     /// # Errors
-    /// The codec refused: no memory.
+    /// The codec failed: no memory.
     pub(crate) fn with(
         choice: Choice,
         dictionary: Option<&Dictionary>,
@@ -107,10 +107,10 @@ impl Encoder {
         }
     }
 
-    /// Takes more of the body; what is coded by then is appended to `out`.
+    /// Codes more of the body and appends the output to `out`.
     ///
     /// # Errors
-    /// The codec refused.
+    /// The codec failed.
     pub(crate) fn write(&mut self, body: &[u8], out: &mut Vec<u8>) -> Result<(), CodecError> {
         match self {
             Self::Zstd(stream) => stream.write(body, out),
@@ -119,10 +119,10 @@ impl Encoder {
         }
     }
 
-    /// Appends what is needed to read everything written so far.
+    /// Appends the output needed to read everything written so far.
     ///
     /// # Errors
-    /// The codec refused.
+    /// The codec failed.
     pub(crate) fn flush(&mut self, out: &mut Vec<u8>) -> Result<(), CodecError> {
         match self {
             Self::Zstd(stream) => stream.flush(out),
@@ -131,10 +131,10 @@ impl Encoder {
         }
     }
 
-    /// Appends the end.
+    /// Appends the end of the stream.
     ///
     /// # Errors
-    /// The codec refused.
+    /// The codec failed.
     pub(crate) fn finish(self, out: &mut Vec<u8>) -> Result<(), CodecError> {
         match self {
             Self::Zstd(stream) => stream.finish(out),

@@ -1,4 +1,4 @@
-//! Every coder, level and size gives the body back, however it was cut and flushed.
+//! Every coder, level and size returns the original body, for any pieces and flushes.
 
 use std::io::Read;
 
@@ -21,7 +21,7 @@ pub(crate) fn text(length: usize) -> Vec<u8> {
     text
 }
 
-/// The original of a coded body; a part of one if its end is missing.
+/// The original of a coded body; a part of it if its end is missing.
 pub(crate) fn decode(coding: Coding, coded: &[u8]) -> Vec<u8> {
     let mut body = Vec::new();
     let result = match coding {
@@ -41,7 +41,7 @@ pub(crate) fn decode(coding: Coding, coded: &[u8]) -> Vec<u8> {
         Coding::Brotli => brotlic::DecompressorReader::new(coded).read_to_end(&mut body),
         Coding::Gzip => flate2::read::GzDecoder::new(coded).read_to_end(&mut body),
     };
-    // A body without its end is what a client has after a flush.
+    // A body without its end is normal after a flush.
     let _ = result;
     body
 }
@@ -107,8 +107,8 @@ fn no_zstd_frame_asks_for_a_window_over_8_mib() {
             }
             let body = text(size);
             let coded = whole(choice(Coding::Zstd, level), &body).expect("memory");
-            // A single segment's window is its content, which the decoder holds anyway: libzstd declares it so only
-            // where the content is no larger than the window.
+            // The window of a single segment is its content, which the decoder holds anyway: libzstd declares one only
+            // if the content is no larger than the window.
             assert!(zstd_window(&coded).expect("a frame") <= 8 << 20, "{level} {size}");
         }
         for window in [None, Some(DYNAMIC_WINDOW), Some(17)] {
@@ -191,7 +191,7 @@ proptest! {
             context.decompress_using_dict(&mut decoded, &coded[40..], &content).expect("a frame");
             prop_assert!(decoded == body);
         }
-        // The next body of this thread does not need it.
+        // The next body of this thread is coded without it.
         prop_assert!(decode(Coding::Zstd, &super::whole(choice(Coding::Zstd, 3), &body).expect("memory")) == body);
     }
 }

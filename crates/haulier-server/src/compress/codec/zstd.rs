@@ -1,4 +1,4 @@
-//! Zstandard (RFC 8878). Every frame declares a window browsers take (RFC 9659: at most 8 MiB).
+//! Zstandard (RFC 8878). Every frame declares a window that browsers accept (RFC 9659: at most 8 MiB).
 
 use std::cell::RefCell;
 
@@ -12,16 +12,16 @@ use super::CodecError;
 use crate::compress::policy::Choice;
 
 thread_local! {
-    /// A new context costs more than a small page, so each thread keeps a few.
+    /// Reused contexts: creating one costs more than coding a small page.
     static CONTEXTS: RefCell<Vec<CCtx<'static>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Contexts a thread keeps between bodies: one at work, one for the next.
+/// Contexts a thread keeps between bodies: one in use, one for the next body.
 const KEEP: usize = 2;
-/// A context that has grown beyond this many bytes is given back: level 19 takes 80 MiB and more.
+/// Larger contexts are freed, bytes: level 19 takes 80 MiB and more.
 const KEEP_BYTES: usize = 16 << 20;
 
-/// Room made for each step of a stream, bytes.
+/// Output reserved for each step of a stream, bytes.
 const STEP: usize = 16 * 1024;
 
 /// A context set up for one body.
@@ -54,12 +54,12 @@ impl Drop for Context {
         let Some(context) = self.0.take().filter(|context| context.sizeof() <= KEEP_BYTES) else {
             return;
         };
-        // The next body must not need this one's dictionary.
+        // The next body must not be coded with this one's dictionary.
         let mut context = context;
         if context.reset(ResetDirective::SessionAndParameters).is_err() {
             return;
         }
-        // A thread that ends has no place for it any more.
+        // Fails in a thread that is ending.
         let _ = CONTEXTS.try_with(|kept| {
             let mut kept = kept.borrow_mut();
             if kept.len() < KEEP {
@@ -75,14 +75,14 @@ pub(super) fn whole(choice: Choice, body: &[u8]) -> Result<Vec<u8>, CodecError> 
     Ok(out)
 }
 
-/// Bytes before the frame of a body coded with a dictionary: a skippable frame with its hash (RFC 9842 §5).
+/// Bytes before a frame coded with a dictionary: a skippable frame with its hash (RFC 9842 §5).
 const DICTIONARY_HEAD: [u8; 8] = [0x5e, 0x2a, 0x4d, 0x18, 0x20, 0x00, 0x00, 0x00];
-/// Content that begins like this is a dictionary of zstd's own format, which its coder reads and RFC 9842 does not.
+/// Magic number of a dictionary in zstd's own format, which the coder would interpret and RFC 9842 does not.
 const FORMATTED: [u8; 4] = [0x37, 0xa4, 0x30, 0xec];
-/// Above this a dictionary gains little for its time (docs/compression.md).
+/// Above this level a dictionary gains little for its time (docs/compression.md).
 const DICTIONARY_LEVEL: i32 = 3;
 
-/// A dictionary, ready for many bodies. Preparing one takes longer than coding a page with it.
+/// A dictionary prepared for many bodies, which takes longer than coding a page with it.
 pub(crate) struct Dictionary {
     pub(crate) hash: Hash,
     pub(crate) content: Bytes,
@@ -90,7 +90,7 @@ pub(crate) struct Dictionary {
 }
 
 impl Dictionary {
-    /// Prepares a dictionary; `None` if these bytes can be none, or there is no memory.
+    /// Prepares a dictionary; `None` if these bytes cannot be one, or memory is short.
     pub(crate) fn prepare(content: Bytes) -> Option<Self> {
         if content.starts_with(&FORMATTED) {
             return None;
@@ -124,7 +124,7 @@ pub(super) fn whole_with(choice: Choice, dictionary: &Dictionary, body: &[u8]) -
     Ok(out)
 }
 
-/// What a file has over another one, at the highest effort. `None` if the other one can be no dictionary.
+/// Codes the difference between two files at the highest effort. `None` if `from` cannot be a dictionary.
 pub(super) fn difference(choice: Choice, from: &[u8], body: &[u8]) -> Result<Option<Vec<u8>>, CodecError> {
     if from.starts_with(&FORMATTED) {
         return Ok(None);
@@ -137,10 +137,10 @@ pub(super) fn difference(choice: Choice, from: &[u8], body: &[u8]) -> Result<Opt
     Ok(Some([&DICTIONARY_HEAD[..], &hash, &frame].concat()))
 }
 
-/// A frame that grows.
+/// A frame in pieces.
 pub(crate) struct Stream {
     context: Context,
-    /// Goes out before its first byte.
+    /// Sent before the first byte of the frame.
     head: Vec<u8>,
 }
 
@@ -204,7 +204,7 @@ fn error(code: usize) -> CodecError {
     CodecError::new(Coding::Zstd, zstd_safe::get_error_name(code))
 }
 
-/// The window that the first frame of `bytes` asks of its reader, bytes; `None` if there is no frame.
+/// The window in bytes that the first frame of `bytes` requires; `None` if there is no frame.
 #[must_use]
 pub(crate) fn window_of(bytes: &[u8]) -> Option<u64> {
     // RFC 8878 §3.1.1: magic, descriptor, then a window byte unless the content is one segment.

@@ -1,8 +1,8 @@
-//! Compression dictionaries (RFC 9842): what a client has already is not sent again.
+//! Compression dictionaries (RFC 9842): content that a client holds already is not sent again.
 //!
-//! Two kinds of bytes are dictionaries, and both are public: earlier versions of static files (`previous`), and the
-//! page dictionary of a site's pages as somebody without cookies gets it (`page dictionary`). Nothing a client sent or got alone ever
-//! becomes one.
+//! There are two kinds of dictionaries, both public: earlier versions of static files (`previous`), and the common part
+//! of a site's pages, as a visitor without cookies sees it (`page_dictionary`). Content of one client never becomes a
+//! dictionary.
 
 pub(crate) mod previous;
 pub(crate) mod page_dictionary;
@@ -20,22 +20,21 @@ use super::site_coding::SiteCoding;
 use super::vary::vary_by;
 use crate::pattern::glob::Glob;
 
-/// What `[site.X.dictionary]` says.
+/// Settings of `[site.X.dictionary]`.
 #[derive(Debug, Clone, Default)]
 pub struct DictionarySettings {
-    /// Files whose earlier versions are kept; none if they are not.
+    /// Files whose earlier versions are kept; may be empty.
     pub files: Vec<Glob>,
-    /// Which pages look like which one: pattern of their paths, path and query of the page that is asked for.
+    /// Groups of similar pages: a pattern of their paths, and path and query of the page that represents them.
     pub pages: Vec<(Glob, String)>,
 }
 
-/// The hash of the dictionary a client holds for what it asks for.
+/// The hash of the dictionary that a client holds for this request.
 pub(crate) fn held(request: &Fields) -> Option<Hash> {
     dictionary::available(request.get("Available-Dictionary")?)
 }
 
-/// Chooses for a page of PHP, and writes into its fields what follows from the site having dictionaries. `plain` is the
-/// choice without one.
+/// Chooses for a page of PHP, and sets the fields of a site with dictionaries. `plain` is the choice without one.
 pub(super) fn choose(
     site: &SiteCoding,
     head: &RequestHead,
@@ -49,7 +48,7 @@ pub(super) fn choose(
         return without;
     };
     vary_by(fields, "Available-Dictionary");
-    // Browsers name `dcz` only once they hold something.
+    // Browsers name `dcz` only if they hold a dictionary.
     if accepted.is_none() {
         return without;
     }

@@ -1,8 +1,8 @@
-//! The page dictionary of a route: what its pages have in common, taken from one of them.
+//! The page dictionary of a route: the common part of its pages, taken from one of them.
 //!
-//! haulier asks the site for that page itself, as somebody who has never been there: no cookie, no password. So nothing
-//! in it belongs to anybody. Clients are told where it lies (`Link: rel="compression-dictionary"`), fetch it when they
-//! have time, and from then on get the route's pages as what these have over it.
+//! haulier requests that page itself without cookie or password, so it contains no private content. Clients learn its
+//! address (`Link: rel="compression-dictionary"`) and fetch it when idle. From then on they receive pages of the route
+//! as differences.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,11 +19,11 @@ use crate::pattern::glob::Glob;
 
 /// The folder of the dictionaries in every site that has some.
 pub(crate) const PLACE: &[u8] = b"/.well-known/haulier/dictionary/";
-/// How long a page dictionary is used before the page is asked for again: pages change with each deployment.
+/// Time until the page is requested again: pages change with each deployment.
 const FRESH: Duration = Duration::from_secs(3600);
-/// How long after a page could not be had.
+/// Time until the next attempt after a failure.
 const RETRY: Duration = Duration::from_secs(30);
-/// Earlier page dictionaries that clients may still hold.
+/// Earlier page dictionaries kept for clients that still hold them.
 const KEPT: usize = 4;
 /// The page dictionaries of a site.
 #[derive(Debug)]
@@ -40,9 +40,9 @@ pub(crate) struct PageDictionary {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The newest first.
+    /// Newest first.
     dictionaries: VecDeque<Arc<Dictionary>>,
-    /// The page is asked for again from then on; `None`: at once.
+    /// The next request for the page; `None`: at once.
     due: Option<Instant>,
 }
 
@@ -61,7 +61,7 @@ impl PageDictionaries {
         self.0.iter()
     }
 
-    /// The dictionary with this name, and its page dictionary.
+    /// The dictionary with this name, and its route.
     pub(crate) fn named(&self, name: &[u8]) -> Option<(&PageDictionary, Arc<Dictionary>)> {
         self.0.iter().find_map(|page_dictionary| {
             let state = page_dictionary.lock();
@@ -74,7 +74,7 @@ impl PageDictionaries {
         })
     }
 
-    /// The page dictionary of a page; `None` if the answer is none, or has no page dictionary.
+    /// The page dictionary for a response; `None` if it is no page, or the route has no dictionary.
     pub(super) fn of(&self, head: &RequestHead, status: u16, fields: &Fields) -> Option<&PageDictionary> {
         if self.0.is_empty() || status != 200 || !matches!(head.method(), Method::Get | Method::Head) {
             return None;
@@ -98,7 +98,7 @@ impl PageDictionary {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The dictionary with this hash, if it is not forgotten.
+    /// The dictionary with this hash, if still kept.
     pub(super) fn dictionary(&self, hash: &Hash) -> Option<Arc<Dictionary>> {
         self.lock()
             .dictionaries
@@ -107,7 +107,7 @@ impl PageDictionary {
             .cloned()
     }
 
-    /// Tells a client where the newest page dictionary lies, unless it has that (RFC 9842 §3).
+    /// Announces the newest dictionary to a client that does not hold it (RFC 9842 §3).
     pub(super) fn announce(&self, held: Option<Hash>, fields: &mut Fields) {
         if let Some(newest) = self.lock().dictionaries.front()
             && held != Some(newest.hash)
@@ -118,7 +118,7 @@ impl PageDictionary {
         }
     }
 
-    /// Takes a page that was just fetched, or notes that there is none.
+    /// Stores a page that was fetched, or notes the failure.
     pub(crate) fn take(&self, page: Option<Bytes>, now: Instant) {
         let mut state = self.lock();
         let Some(dictionary) = page.and_then(Dictionary::prepare) else {
@@ -131,7 +131,7 @@ impl PageDictionary {
         state.dictionaries.truncate(KEPT);
     }
 
-    /// Whether the page is to be asked for; from then on it is not, for a while.
+    /// True if the page is due; the caller fetches it, and it is not due again for a while.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         let mut state = self.lock();
         let is_due = state.due.is_none_or(|due| due <= now);

@@ -1,8 +1,8 @@
 //! Static files as dictionaries of their successors: `app.js` of the last deployment for that of the next.
 //!
-//! The server keeps a copy of what it sent (`store`), the client keeps it anyway; who comes back with its hash gets
-//! what the new file has over it. A name with a content hash changes with every version, so that part of it is left
-//! open in what clients are told.
+//! The server keeps a copy of the file it sent (`store`), and the client keeps it anyway. A client that sends its hash
+//! receives only the difference. The content hash in a file name changes with every version, so the announced pattern
+//! has a wildcard there.
 
 use haulier_proto::dictionary;
 use haulier_proto::field::Fields;
@@ -11,11 +11,11 @@ use crate::compress::site_coding::SiteCoding;
 use crate::compress::store::MOST_DICTIONARY;
 use crate::compress::vary::vary_by;
 
-/// A part of a name is a content hash from this many letters and digits on.
+/// Least letters and digits of a content hash in a name.
 const HASH: usize = 8;
 
-/// Says in the fields of a file that it may be the dictionary of later versions; whether it may. `path` is what was
-/// asked for, `name` the path of the file: they differ for an index.
+/// Announces in the fields of a file that it is a dictionary of later versions, if it may be one. `path` is the
+/// requested path, `name` that of the file: they differ for an index.
 pub(crate) fn announce(site: &SiteCoding, path: &[u8], name: &[u8], size: u64, fields: &mut Fields) -> bool {
     let is_named = site
         .dictionary_files
@@ -26,7 +26,7 @@ pub(crate) fn announce(site: &SiteCoding, path: &[u8], name: &[u8], size: u64, f
     }
     let Some(value) = std::str::from_utf8(path)
         .ok()
-        // The path is decoded here, and would have to be encoded again.
+        // The path is decoded, and would have to be encoded again.
         .filter(|path| !path.contains('%'))
         .and_then(|path| dictionary::use_as(&versions(path), false))
     else {
@@ -37,7 +37,7 @@ pub(crate) fn announce(site: &SiteCoding, path: &[u8], name: &[u8], size: u64, f
     true
 }
 
-/// The pattern of the paths that all versions of a file have: `/a/app.3f9ab12c.js` is `/a/app.*.js`.
+/// A pattern for the paths of all versions of a file: `/a/app.3f9ab12c.js` gives `/a/app.*.js`.
 fn versions(path: &str) -> String {
     let (directory, name) = path.split_at(path.rfind('/').map_or(0, |at| at + 1));
     let extension = name.rfind('.').unwrap_or(name.len());
@@ -46,7 +46,7 @@ fn versions(path: &str) -> String {
     let separators = name.match_indices(['.', '-']).map(|(at, _)| at);
     for end in separators.chain([name.len()]) {
         let part = &name[begin..end];
-        // What begins a name says what it is; without it any file would fit.
+        // The first part identifies the file; without it the pattern would match any.
         let is_hash = begin > 0 && end <= extension && is_hash(part);
         pattern.push_str(if is_hash { "*" } else { part });
         pattern.push_str(name.get(end..=end).unwrap_or_default());
