@@ -1,7 +1,7 @@
-//! One line a request, written by one thread of its own.
+//! The access log: one line for each request, written by a thread of its own.
 //!
-//! A request never waits for the log: lines go into a bounded buffer, and what does not fit is counted and said so
-//! once there is room again.
+//! A request never waits for the log. Lines go into a bounded buffer; those that do not fit are counted and reported
+//! later.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -16,18 +16,18 @@ use haulier_proto::text::{is_unseen, printable};
 use crate::local_time::TimeOfDay;
 use crate::password;
 
-/// How a line looks.
+/// Format of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {
     /// For people: time, status, method, path, handler, duration, size.
     Text { color: bool },
     /// For programs: one object a line.
     Json,
-    /// What Apache calls combined, for the tools that read it. Bytes are those of the body.
+    /// Apache's combined format. Its size is that of the body.
     Combined,
 }
 
-/// Which requests are logged.
+/// The requests to log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Which {
     All,
@@ -35,7 +35,7 @@ pub enum Which {
     Errors,
 }
 
-/// A handle on the log; clones write to the same place.
+/// A handle on the log; clones write to the same target.
 #[derive(Debug, Clone)]
 pub struct AccessLog {
     sink: Option<Arc<Sink>>,
@@ -53,38 +53,38 @@ struct Sink {
 struct State {
     lines: Vec<u8>,
     dropped: u64,
-    /// Being written right now.
+    /// The thread is writing.
     writing: bool,
 }
 
-/// A writer calls `write` and little else, and every site may have one.
+/// Small, because a writer only calls `write`, and every site may have one.
 const WRITER_STACK: usize = 128 * 1024;
 
-/// Bytes that may wait to be written.
+/// Most bytes waiting to be written.
 const MOST_WAITING: usize = 1024 * 1024;
 
-/// Lines of all logs that were never written.
+/// Lost lines of all logs.
 #[derive(Debug)]
 pub(crate) struct Lost {
-    /// Their reader was too slow.
+    /// The reader was too slow.
     pub(crate) slow: AtomicU64,
-    /// Their place could not be written to.
+    /// The target could not be written to.
     pub(crate) failed: AtomicU64,
 }
 
-/// Of the process: logs outlive configurations.
+/// A static, because logs outlive configurations.
 pub(crate) static LOST: Lost = Lost {
     slow: AtomicU64::new(0),
     failed: AtomicU64::new(0),
 };
 
-/// Writes whole lines. A disk that is full takes a part of one: its rest comes first once there is room again, so that no
-/// two lines ever become one.
+/// Writes whole lines. If a full disk takes a part of a line, its rest is written first once there is room, so that
+/// lines are never joined.
 struct LineWriter {
     writer: Box<dyn Write + Send>,
-    /// Of the line that was cut.
+    /// The rest of a line that was cut.
     rest: Vec<u8>,
-    /// Lines lost since the last one that was written.
+    /// Lines lost since the last successful write.
     lost: u64,
 }
 
@@ -97,7 +97,7 @@ impl LineWriter {
         }
     }
 
-    /// Writes lines, or counts them as lost. A log that cannot be written must not end the server.
+    /// Writes lines, or counts them as lost. A failing log must not stop the server.
     fn write(&mut self, lines: &[u8]) {
         let rest = std::mem::take(&mut self.rest);
         let written = write_some(&mut *self.writer, &rest);
@@ -127,7 +127,7 @@ impl LineWriter {
         self.lost += lost;
     }
 
-    /// There is room again.
+    /// Reports lost lines once there is room again.
     fn say_what_is_lost(&mut self) {
         let lost = std::mem::take(&mut self.lost);
         if lost > 0 {
@@ -136,7 +136,7 @@ impl LineWriter {
     }
 }
 
-/// Writes as much as the place takes; says how many bytes that were.
+/// Writes as much as possible and returns the number of bytes.
 fn write_some(writer: &mut dyn Write, bytes: &[u8]) -> usize {
     let mut written = 0;
     while written < bytes.len() {
@@ -155,7 +155,7 @@ impl Sink {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The writer's loop: takes what has gathered, writes it, and begins again.
+    /// Main loop of the writing thread.
     fn write_all(&self, writer: Box<dyn Write + Send>) {
         let mut writer = LineWriter::new(writer);
         let mut state = self.lock();
@@ -180,7 +180,7 @@ impl Sink {
 }
 
 impl AccessLog {
-    /// No log.
+    /// A log that writes nothing.
     #[must_use]
     pub fn off() -> Self {
         Self {
@@ -208,7 +208,7 @@ impl AccessLog {
         })
     }
 
-    /// Another handle on the same place, with its own form and choice of lines.
+    /// Another handle on the same target, with its own format and selection.
     #[must_use]
     pub fn with(&self, format: LogFormat, which: Which) -> Self {
         Self {
@@ -218,7 +218,7 @@ impl AccessLog {
         }
     }
 
-    /// Whether lines of both go to one place.
+    /// True if both write to the same target.
     pub(crate) fn is_same_place(&self, other: &Self) -> bool {
         match (&self.sink, &other.sink) {
             (Some(sink), Some(other)) => Arc::ptr_eq(sink, other),
@@ -227,7 +227,7 @@ impl AccessLog {
         }
     }
 
-    /// Whether a response of this status is logged at all.
+    /// True if a response with this status is logged.
     #[must_use]
     pub(crate) fn wants(&self, status: u16) -> bool {
         self.sink.is_some() && (self.which == Which::All || status >= 400)
@@ -256,7 +256,7 @@ impl AccessLog {
         }
     }
 
-    /// Waits until everything is written, at most so long.
+    /// Waits until all lines are written, at most for `timeout`.
     pub(crate) fn flush(&self, patience: Duration) {
         let Some(sink) = &self.sink else { return };
         let state = sink.lock();
@@ -265,10 +265,10 @@ impl AccessLog {
     }
 }
 
-/// What is known of an exchange once it is over.
+/// A finished exchange, as a line describes it.
 #[derive(Debug)]
 pub(crate) struct Record<'a> {
-    /// `None` for what was no request.
+    /// `None` for malformed bytes.
     pub(crate) request: Option<&'a Request>,
     pub(crate) site: Option<&'a str>,
     pub(crate) peer: Peer,
@@ -278,11 +278,11 @@ pub(crate) struct Record<'a> {
     pub(crate) sent: u64,
     /// Bytes of the body sent.
     pub(crate) body_sent: u64,
-    /// Why it came to nothing, if it did.
+    /// The reason of a failure.
     pub(crate) reason: Option<Reason>,
     /// From the end of the request head to the last byte given to the kernel.
     pub(crate) took: Option<Duration>,
-    /// From the moment the worker was free to that byte, where the body left PHP at once.
+    /// From the release of the worker to that byte, for a body that was handed off.
     pub(crate) saved: Option<Duration>,
 }
 
@@ -297,7 +297,7 @@ impl Record<'_> {
             .map_or_else(|| "-".into(), |request| lossy(request.head.target()))
     }
 
-    /// Who the client says it is, where the site asks for a password.
+    /// The user name sent by the client, if the site asks for a password.
     fn user(&self) -> Option<String> {
         let request = self.request.filter(|request| request.asks_password.get())?;
         password::user(request.head.fields()).filter(|user| !user.is_empty())
@@ -420,7 +420,7 @@ impl Record<'_> {
         out.push('}');
     }
 
-    /// `ip - user [time] "GET / HTTP/1.1" 200 bytes "referer" "user agent"`; what is not known is `-`.
+    /// `ip - user [time] "GET / HTTP/1.1" 200 bytes "referer" "user agent"`, with `-` for unknown values.
     fn write_combined(&self, out: &mut String) {
         let date = haulier_proto::date::format(since_epoch().as_secs());
         // `Sun, 06 Nov 1994 08:49:37 GMT`
@@ -508,14 +508,14 @@ fn size_text(bytes: u64) -> String {
     }
 }
 
-/// Text that is one word of a line.
+/// Text as one word of a line.
 fn combined_word(text: &str) -> String {
     let mut word = String::with_capacity(text.len());
     combined_text(&mut word, text.as_bytes());
     word.replace(' ', "\\x20")
 }
 
-/// Text between quotes as Apache writes it: quotes, backslashes, and what is not printable ASCII are escaped.
+/// Text between quotes in Apache's form: quotes, backslashes and all but printable ASCII are escaped.
 fn combined_text(out: &mut String, text: &[u8]) {
     for &byte in text {
         match byte {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use haulier_proto::h2::hpack;
 
-/// The time, read once a tick instead of once a request.
+/// The time of the last tick, shared by all requests of a thread.
 #[derive(Debug)]
 pub(crate) struct Clock {
     now: Cell<Instant>,

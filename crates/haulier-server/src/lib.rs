@@ -1,7 +1,7 @@
-//! The life of a request, module by module in the order a request meets them.
+//! The server: connections, sites, filters, handlers and sending.
 //!
-//! One process, one thread and one event loop per core. A connection lives and dies on its thread, so its state needs
-//! no locks; shared between threads are the settings, the sites, the PHP pools and the access log.
+//! One process has a thread with an event loop for each core. A connection stays on its thread, so its state needs no
+//! locks. Threads share the settings, the sites, the PHP pools and the access log.
 
 mod settings;
 

@@ -17,7 +17,7 @@ pub struct Rate {
     pub count: u32,
     /// Not zero.
     pub period: Duration,
-    /// Requests that may come at once; at least one.
+    /// Most requests at once; at least one.
     pub burst: u32,
 }
 
@@ -26,7 +26,7 @@ const SHARDS: usize = 16;
 /// Most addresses remembered under each lock: 131,072 in all, in 2 to 4 MiB.
 const MOST: usize = 8192;
 
-/// Counts the requests of each address.
+/// Counter of requests by client address.
 #[derive(Debug)]
 pub struct RateLimiter {
     rate: Rate,

@@ -1,7 +1,7 @@
 //! Pages for failed requests, and the status of a file that cannot be opened.
 //!
-//! In production a page is short and hides the inside: status and request id. In development it explains the reason, says
-//! what to do, and shows PHP's messages.
+//! In production a page is short and reveals nothing: status and request identifier. In development it explains the
+//! reason, advises, and shows PHP's messages.
 
 use std::io;
 
@@ -12,10 +12,10 @@ use rustix::io::Errno;
 use super::page;
 use crate::site::Site;
 
-/// Seconds after which a client may try again when every worker is busy: a queue that is full empties in seconds.
+/// Seconds until a client should retry if every worker is busy: a full queue empties in seconds.
 const RETRY_AFTER: &str = "5";
 
-/// The page for a status. Sites in development show the reason and `detail`, which are lines of PHP's messages.
+/// The page for a status. Sites in development show the reason and `detail`.
 pub(crate) fn respond(
     status: u16,
     reason: Option<Reason>,
@@ -43,7 +43,7 @@ pub(crate) fn respond(
     response
 }
 
-/// Status for a file that cannot be opened, and the reason of a 5xx.
+/// Status for a file that cannot be opened, with a reason for a 5xx.
 pub(crate) fn of_file(error: &io::Error) -> (u16, Option<Reason>) {
     match Errno::from_io_error(error) {
         Some(Errno::NOENT) => (404, None),
@@ -105,7 +105,7 @@ fn finish(mut page: String, id: &RequestId) -> String {
     page
 }
 
-/// As people say it, rounded down to a tenth: what is allowed is never overstated.
+/// A size for people, rounded down to a tenth so that a limit is never overstated.
 fn size(bytes: u64) -> String {
     let of = |unit: u64| (bytes * 10 / unit) as f64 / 10.0;
     match bytes {

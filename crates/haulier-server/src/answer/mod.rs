@@ -1,4 +1,4 @@
-//! Responses of our own, which need no handler: error pages and redirects.
+//! Responses that need no handler: error pages and redirects.
 
 pub(crate) mod error_page;
 pub(crate) mod page;

@@ -1,10 +1,10 @@
-//! The look of pages haulier makes itself: one small document, nothing from elsewhere, light and dark.
+//! The frame of generated pages: one small document without external resources, light and dark.
 
 use std::fmt::Write;
 
 use haulier_proto::text::Escaped;
 
-/// Begins a document. What is appended next stands in its `main` element.
+/// Begins a document. Further text goes into its `main` element.
 pub(crate) fn begin(title: &str) -> String {
     let mut page = String::with_capacity(1024);
     page.push_str("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
@@ -34,7 +34,7 @@ td+td{text-align:right;white-space:nowrap;opacity:.75;font-variant-numeric:tabul
 pre{overflow:auto;padding:1em;border:1px solid;border-radius:.3em;white-space:pre-wrap}\
 small{opacity:.7}";
 
-/// Appends text so that it is only text, in elements and in quoted attributes.
+/// Appends text, escaped for elements and quoted attributes.
 pub(crate) fn escape(page: &mut String, text: &str) {
     let _ = write!(page, "{}", Escaped(text));
 }

@@ -1,7 +1,7 @@
-//! Sending the client elsewhere: `redirects` of a site, and the slash a directory wants.
+//! Redirects: `redirects` of a site, and the missing slash of a directory.
 //!
-//! A Location we make never begins with `//`, which would name another host (RFC 3986 §4.2), and holds nothing that
-//! could end its line; `pattern::target` keeps to that, too.
+//! A generated Location never begins with `//`, which would name another host (RFC 3986 §4.2), and contains no line
+//! break. `pattern::target` ensures the same.
 
 use haulier_http::{Handler, Response};
 use haulier_proto::path;
@@ -9,7 +9,7 @@ use haulier_proto::path;
 use crate::pattern::target::{append_checked, with_query};
 use crate::site::Site;
 
-/// The redirect of the first rule that names this path. The query goes along.
+/// The redirect of the first rule that matches this path. The query is kept.
 pub(crate) fn find(site: &Site, path: &[u8], query: Option<&[u8]>) -> Option<Response> {
     site.settings.redirects.iter().find_map(|rule| {
         let stars = rule.from.stars(path)?;
@@ -17,7 +17,7 @@ pub(crate) fn find(site: &Site, path: &[u8], query: Option<&[u8]>) -> Option<Res
     })
 }
 
-/// The same path with a slash behind it. 308 keeps method and body (RFC 9110 §15.4.9).
+/// A redirect to the same path with a trailing slash. 308 keeps method and body (RFC 9110 §15.4.9).
 pub(crate) fn add_slash(path: &[u8], query: Option<&[u8]>) -> Response {
     let mut location = Vec::with_capacity(path.len() + 16);
     path::encode(path, &mut location);
@@ -25,7 +25,7 @@ pub(crate) fn add_slash(path: &[u8], query: Option<&[u8]>) -> Response {
     to(308, with_query(location, query))
 }
 
-/// The same path on another host; `origin` is its scheme, name and port. 308 keeps method and body.
+/// A redirect to the same path on another host; `origin` is scheme, name and port. 308 keeps method and body.
 pub(crate) fn to_origin(mut origin: Vec<u8>, raw_path: &[u8], query: Option<&[u8]>) -> Response {
     if !raw_path.starts_with(b"/") {
         origin.push(b'/');

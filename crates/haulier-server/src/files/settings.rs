@@ -44,7 +44,7 @@ impl Default for FileSettings {
 /// The charset of text files by default.
 pub const CHARSET: &str = "utf-8";
 
-/// How entity tags of files are made.
+/// The origin of entity tags.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum EntityTags {
     /// From size and modification time.

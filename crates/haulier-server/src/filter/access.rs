@@ -1,11 +1,11 @@
-//! `deny` and `allow` of routes: paths nobody gets, and paths only some addresses get.
+//! `deny` and `allow` of routes: paths that are never served, and paths for some addresses only.
 
 use haulier_http::{Handler, Response};
 
 use crate::answer::error_page;
 use crate::context::RequestContext;
 
-/// 404 for what is denied to all, as for what is not there; 403 for who is not let in.
+/// 404 for a denied path, as for a missing one; 403 for an address that is not allowed.
 pub(super) fn on_request(context: &RequestContext<'_>) -> Option<Response> {
     let status = if context.routes.deny {
         404

@@ -1,4 +1,4 @@
-//! `basic_auth` of routes: name and password before anything is answered (RFC 7617).
+//! `basic_auth` of routes: requires name and password (RFC 7617).
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use crate::context::RequestContext;
 use crate::password::{Credentials, Htpasswd, credentials};
 use crate::site::Site;
 
-/// Passwords that are hashed at once in the whole process: guessing must not take all cores, nor all the threads that
-/// read cold files.
+/// Permits to hash passwords in the whole process: guessing must not occupy all cores, nor all threads that read cold
+/// files.
 static HASHING: Semaphore = Semaphore::const_new(2);
 
-/// A password to be hashed, which takes too long for a thread that serves.
+/// A password to be hashed, which takes too long for a serving thread.
 #[derive(Debug)]
 pub(crate) struct PasswordCheck {
     users: Arc<Htpasswd>,
@@ -23,21 +23,21 @@ pub(crate) struct PasswordCheck {
 }
 
 impl PasswordCheck {
-    /// Whether it fits. If so, the filter lets the next request with it pass.
+    /// Verifies the password. If it is right, the filter lets the next request with it pass.
     pub(crate) async fn run(self) -> bool {
         let Ok(_permit) = HASHING.acquire().await else {
             return false;
         };
         let hashed = tokio::task::spawn_blocking(move || {
             let Credentials { user, password } = &self.credentials;
-            // Others with the same password may have waited in front.
+            // Another request may have verified the same password meanwhile.
             self.users.remembers(user, password) || self.users.verify(user, password)
         });
         hashed.await.unwrap_or(false)
     }
 }
 
-/// Lets pass who is known, asks the others.
+/// Lets requests with a known password pass, and asks others for one.
 pub(super) fn on_request(context: &RequestContext<'_>) -> Option<EarlyResponse> {
     let users = context.routes.users?;
     context.request.asks_password.set(true);
@@ -53,7 +53,7 @@ pub(super) fn on_request(context: &RequestContext<'_>) -> Option<EarlyResponse> 
     }))
 }
 
-/// 401 with what is wanted. The site's name is its realm: browsers keep passwords by it.
+/// 401 with a challenge. The realm is the site's name: browsers store passwords by it.
 pub(crate) fn ask(site: &Site, request: &Request) -> Response {
     let challenge = format!("Basic realm=\"{}\", charset=\"UTF-8\"", site.settings.name);
     error_page::respond(401, None, Some(site), &request.id, None)

@@ -1,4 +1,4 @@
-//! `canonical` of a site: clients that came by another of its names are sent to the one it wants to be known by.
+//! `canonical` of a site: redirects from its other names to the canonical one.
 
 use haulier_http::Response;
 use haulier_proto::head::split_port;
@@ -6,7 +6,7 @@ use haulier_proto::head::split_port;
 use crate::answer::redirect;
 use crate::context::RequestContext;
 
-/// 308 to the same path and query there, with the scheme and port the client used where the setting says none.
+/// 308 to the same path and query, with the client's scheme and port unless the setting has its own.
 pub(super) fn on_request(context: &RequestContext<'_>) -> Option<Response> {
     let canonical = context.site.settings.filters.canonical.as_ref()?;
     let (host, port) = split_port(context.request.head.authority()?);

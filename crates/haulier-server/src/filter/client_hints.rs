@@ -1,14 +1,15 @@
-//! `Accept-CH` on pages of a site whose images follow client hints: only then do browsers send them (RFC 8942 §3.1).
+//! `Accept-CH` on pages of a site whose images follow client hints: browsers send hints only on request (RFC 8942
+//! §3.1).
 
 use haulier_http::Response;
 use haulier_proto::field::Known;
 
 use crate::site::Site;
 
-/// The hints that choose an image, by their names and by those of before.
+/// The hints that choose an image, by their present and former names.
 const HINTS: &str = "Sec-CH-DPR, Sec-CH-Width, DPR, Width";
 
-/// Asks for hints, unless the page asks itself.
+/// Requests the hints, unless the page does.
 pub(super) fn on_response(site: &Site, response: &mut Response) {
     let images = site.settings.images.as_ref();
     if !images.is_some_and(|images| images.follows_hints()) {

@@ -1,5 +1,5 @@
-//! Clients that came without TLS: sent to `https://`, told what is wrong, or, if they are an authority that asks
-//! whether a name is ours, answered.
+//! Requests without TLS: redirected to `https://`, refused, or answered if they are a challenge of a certificate
+//! authority.
 
 use haulier_http::{Handler, Reason, Request, Response};
 use haulier_proto::head::split_port;
@@ -10,11 +10,11 @@ use crate::settings::TlsSettings;
 use crate::site::WithoutTls;
 use crate::thread::Thread;
 
-/// Where authorities ask (RFC 8555 §8.3). Whoever else asks there is not sent away either: another program may keep
-/// its answers in the document root.
+/// Paths of challenges (RFC 8555 §8.3). Unknown ones are not redirected: another program may keep its answers in the
+/// document root.
 const CHALLENGES: &[u8] = b"/.well-known/acme-challenge/";
 
-/// The answer for an authority, if one is asked for that we have.
+/// The answer to a challenge of haulier's own order.
 pub(super) fn answer_challenge(context: &RequestContext<'_>) -> Option<Response> {
     let serving = context.thread.serving();
     let tls = serving.settings.tls.as_ref()?;
@@ -24,7 +24,7 @@ pub(super) fn answer_challenge(context: &RequestContext<'_>) -> Option<Response>
     Some(response.body(answer))
 }
 
-/// 308 to the same address with `https://`: method and body stay (RFC 9110 §15.4.9).
+/// 308 to the same address with `https://`, which keeps method and body (RFC 9110 §15.4.9).
 pub(super) fn on_request(context: &RequestContext<'_>) -> Option<Response> {
     let without = context.site.settings.filters.without_tls?;
     if context.request.peer.tls || without == WithoutTls::Everything || context.path.starts_with(CHALLENGES) {
@@ -34,14 +34,14 @@ pub(super) fn on_request(context: &RequestContext<'_>) -> Option<Response> {
     let settings = &serving.settings;
     let (tls, port) = (settings.tls.as_ref()?, settings.https_port?);
     let host = host(context.request)?;
-    // Before the first certificate is there `https://` would be a worse answer than the page.
+    // Without a certificate `https://` would fail, so the page is served.
     if without == WithoutTls::Redirect && !tls.acceptor.certificates().has(host) {
         return None;
     }
     Some(to_https(context.request, host, port))
 }
 
-/// For a request without TLS on a port that wants TLS.
+/// The response to a request without TLS on a TLS port.
 pub(crate) fn missed(thread: &Thread, tls: &TlsSettings, request: &Request) -> Response {
     match host(request).filter(|_| tls.redirects_plain) {
         Some(host) => to_https(request, host, request.peer.local.port()),

@@ -1,4 +1,4 @@
-//! `maintenance` of a site: while a file exists, everybody but those let in gets 503 with Retry-After.
+//! `maintenance` of a site: while a file exists, all but allowed addresses get 503 with Retry-After.
 
 use haulier_http::{Reason, Response};
 

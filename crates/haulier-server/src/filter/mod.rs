@@ -1,4 +1,4 @@
-//! What stands before and behind every handler. The order is written here and nowhere else.
+//! The filters before and after every handler. This module alone defines their order.
 
 mod access;
 pub(crate) mod basic_auth;
@@ -27,51 +27,52 @@ use crate::files::{self, Script};
 use crate::site::Site;
 use basic_auth::PasswordCheck;
 
-/// An answer before any handler was asked.
+/// A response before any handler is chosen.
 #[allow(
     clippy::large_enum_variant,
     reason = "the large variant is the usual one: a box would cost it an allocation"
 )]
 pub(crate) enum EarlyResponse {
     Response(Response),
-    /// Known only after waiting.
+    /// Decided only after waiting.
     Check(PasswordCheck),
 }
 
-/// May answer before any handler is asked.
+/// The request filters in their order.
 pub(crate) fn on_request(context: &RequestContext<'_>) -> Option<EarlyResponse> {
-    // First: a method nobody here serves is no reason to look at the path.
+    // First: an unknown method needs no look at the path.
     method::on_request(&context.request.head)
-        // An authority asks from several places at once, and whoever is refused gets no certificate.
+        // Before the rate limit: an authority connects from several addresses at once, and a refusal costs the
+        // certificate.
         .or_else(|| https::answer_challenge(context))
-        // The limit stands before everything that costs, and counts what the rest refuses.
+        // Before all costly filters, so that requests they refuse are counted.
         .or_else(|| rate::on_request(context))
-        // Nothing else of a site that has TLS is for those who came without.
+        // Before all others of a site with TLS: they are not for requests without TLS.
         .or_else(|| https::on_request(context))
-        // The wrong name leads to the right one before anybody is asked for a password there.
+        // Before any password is asked for, which belongs to the canonical name.
         .or_else(|| canonical::on_request(context))
-        // While a site is being worked on none of its rules is to be relied on.
+        // Before the site's rules, which may be incomplete during maintenance.
         .or_else(|| maintenance::on_request(context))
-        // Under a name of ours, which no rule of the site is about.
+        // The path is haulier's own, so no rule of the site applies.
         .or_else(|| dictionary::on_request(context))
-        // Redirects stand before files: a rule is meant for what stood there before, whatever stands there now. They
-        // tell nothing of what is behind them, so nobody is asked for a password for one.
+        // Before files: a redirect is meant for a former content of the path. It reveals nothing, so it needs no
+        // password.
         .or_else(|| redirect::find(context.site, context.path, context.query))
         .map(EarlyResponse::Response)
         .or_else(|| on_path(context))
 }
 
-/// Who may have this path: judged for the path that was asked for, and again for the one a rewrite made of it.
+/// The filters of a path: applied to the requested path, and again to a rewritten one.
 pub(crate) fn on_path(context: &RequestContext<'_>) -> Option<EarlyResponse> {
-    // An address costs less to judge than a password.
+    // Checking an address costs less than a password.
     access::on_request(context)
         .map(EarlyResponse::Response)
         // Last: it may have to wait.
         .or_else(|| basic_auth::on_request(context))
 }
 
-/// Judges the script that a path leads to by its other names, and says whether a password was asked for on the way. The
-/// rules for its name hold for all that follows it, and the path after a front controller is a path of its own.
+/// Applies the filters to the other names of the script that a path leads to. Returns true if one of them asks for a
+/// password. Rules for its name cover every PATH_INFO, and the PATH_INFO of a front controller is a path of its own.
 pub(crate) fn on_script(context: &RequestContext<'_>, script: &Script) -> ControlFlow<EarlyResponse, bool> {
     let mut asks_password = context.routes.users.is_some();
     for path in further_names(context, script) {
@@ -96,7 +97,7 @@ pub(crate) fn on_script(context: &RequestContext<'_>, script: &Script) -> Contro
     ControlFlow::Continue(asks_password)
 }
 
-/// Other paths of a script with PATH_INFO that the site may have rules for.
+/// Other paths of a script with PATH_INFO to which rules may apply.
 fn further_names<'s>(context: &RequestContext<'_>, script: &'s Script) -> impl Iterator<Item = Vec<u8>> + use<'s> {
     let has_more = !script.path_info.is_empty();
     let prefix = context.routes.mount.map_or("", |place| place.prefix.as_str());
@@ -106,13 +107,13 @@ fn further_names<'s>(context: &RequestContext<'_>, script: &'s Script) -> impl I
     has_more.then(|| script.name.clone()).into_iter().chain(behind)
 }
 
-/// Adjusts a response before it leaves, whichever handler made it.
+/// Adjusts a response before it is sent, whichever handler made it.
 pub(crate) fn on_response(site: &Site, request: &Request, response: &mut Response) {
     adjust(site, request, response, None);
 }
 
-/// Decides about a body that still comes, before its first byte is taken. [`on_response`] follows when the body is in place,
-/// and changes nothing that was decided here.
+/// Decides on a body that is still being made, before its first piece. [`on_response`] follows later and changes no
+/// decision made here.
 pub(crate) fn on_body(
     site: &Site,
     request: &Request,
@@ -123,9 +124,9 @@ pub(crate) fn on_body(
     adjust(site, request, response, Some(&Coming { length, pacing }))
 }
 
-/// A body that still comes.
+/// A body that is still being made.
 struct Coming {
-    /// Bytes that were announced.
+    /// Announced bytes.
     length: Option<u64>,
     pacing: Pacing,
 }
@@ -135,13 +136,13 @@ fn adjust(site: &Site, request: &Request, response: &mut Response, coming: Optio
     let Request { head, peer, .. } = request;
     if coming.is_none() {
         request_id::on_response(&request.id, response);
-        // It may add trailers to the body.
+        // Before compression: it may add trailers to the body.
         server_timing::on_response(site, head, response);
         client_hints::on_response(site, response);
     }
-    // The configuration overrules PHP, and counts for compression too (`no-transform`).
+    // The configuration overrides PHP, and its `no-transform` affects compression.
     site_headers::on_response(site, peer.tls, response);
-    // Last: it depends on every other field, and nothing may change a body that is coded.
+    // Last: it depends on all other fields, and a coded body must not change.
     match coming {
         Some(&Coming { length, pacing }) => body_coder::decide(&site.coding, head, response, length, pacing),
         None => {

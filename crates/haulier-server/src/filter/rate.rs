@@ -1,4 +1,4 @@
-//! `requests_per_ip` of a site and `rate` of its routes: beyond them 429 with Retry-After (RFC 6585 §4).
+//! `requests_per_ip` of a site and `rate` of its routes: answers requests beyond them with 429 (RFC 6585 §4).
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::clock::now;
 use crate::context::{Pass, RequestContext};
 use crate::rate_limiter::RateLimiter;
 
-/// The site's own limit first, then the narrower one of a route. A request counts once.
+/// The site's limit first, then the narrower one of a route. A request counts once.
 pub(super) fn on_request(context: &RequestContext<'_>) -> Option<Response> {
     if context.pass == Pass::Internal {
         return None;
@@ -24,7 +24,7 @@ pub(super) fn on_request(context: &RequestContext<'_>) -> Option<Response> {
     limiters.find_map(|limiter| count(context, limiter))
 }
 
-/// Counts for a route that was found only with the script.
+/// Counts for a route that applies to the script only.
 pub(super) fn of_route(context: &RequestContext<'_>, limiter: &RateLimiter) -> Option<Response> {
     if context.pass == Pass::Internal {
         return None;

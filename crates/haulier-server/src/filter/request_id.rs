@@ -1,13 +1,13 @@
-//! `X-Request-Id` on what PHP has answered: the id that stands in our log, and that PHP was told for its own.
+//! `X-Request-Id` on responses of PHP: the identifier in the log, which PHP has received too.
 //!
-//! Error pages have it from the start. A file, a redirect or an image has none: nothing else is logged about it, and the
-//! field would cost each of them its bytes.
+//! Error pages have the field from the start. Files, redirects and images have none: they need no debugging, and the
+//! field would cost bytes on each.
 
 use haulier_http::{RequestId, Response};
 
 const NAME: &str = "X-Request-Id";
 
-/// Names the request, unless the application does so itself.
+/// Adds the field unless the application has set it.
 pub(super) fn on_response(id: &RequestId, response: &mut Response) {
     if response.trace.backend.is_none() {
         return;

@@ -1,8 +1,8 @@
-//! `Server-Timing` for sites in development: what the browser's tools show as the time in the queue and in PHP, or where
-//! an image came from and what making it took.
+//! `Server-Timing` for sites in development: times in the queue and in PHP, or the origin of an image and its rendering
+//! times.
 //!
-//! An answer that is still coming has no time in PHP yet. Where the client takes trailers (RFC 9110 §6.5), it stands
-//! behind the body.
+//! The time in PHP is unknown until the body is complete. If the client accepts trailers (RFC 9110 §6.5), it follows
+//! the body.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::site::Site;
 
 const NAME: &str = "Server-Timing";
 
-/// Adds the times of a PHP answer, or of an image.
+/// Adds the times of a PHP response or of an image.
 pub(super) fn on_response(site: &Site, head: &RequestHead, response: &mut Response) {
     if !site.settings.development {
         return;
@@ -45,7 +45,7 @@ pub(super) fn on_response(site: &Site, head: &RequestHead, response: &mut Respon
     };
 }
 
-/// Which cache an image came from, and how long each step took that there was.
+/// The cache an image came from, and the duration of each step.
 fn of_image(trace: &Trace) -> Option<String> {
     let cache = match trace.image? {
         ImageResult::Error => return None,
@@ -81,14 +81,14 @@ fn of_image(trace: &Trace) -> Option<String> {
     Some(value)
 }
 
-/// Whether the client keeps what stands behind a body (RFC 9110 §10.1.4), and there will be one.
+/// True if the client accepts trailers (RFC 9110 §10.1.4) and the response can have them.
 fn takes_trailers(head: &RequestHead) -> bool {
     let mut wishes = head.fields().get_all("TE").flat_map(tokens);
     let is_wanted = wishes.any(|wish| wish.eq_ignore_ascii_case(b"trailers"));
     is_wanted && head.version() != Version::Http10 && head.method() != Method::Head
 }
 
-/// How long a request waited for PHP, and PHP took.
+/// Times of a request in the queue and in PHP.
 #[derive(Debug)]
 struct Times {
     queued: Duration,
@@ -111,7 +111,7 @@ impl Times {
     }
 }
 
-/// A body with the times behind it.
+/// A body with the times in its trailers.
 #[derive(Debug)]
 struct Timed {
     stream: Box<dyn BodySource>,

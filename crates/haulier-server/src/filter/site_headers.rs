@@ -7,23 +7,23 @@ use crate::compress;
 use crate::site::Site;
 use crate::site::WithoutTls;
 
-/// RFC 6797 §7.2: only TLS makes it true.
+/// RFC 6797 §7.2: to be sent over TLS only.
 const ONLY_OVER_TLS: &str = "Strict-Transport-Security";
 
-/// Whether this is Cache-Control, and the response has one. What is sent until a better image is made, or until one is
-/// uploaded, is not to be kept as long as the site's images are; and a 304 says what the 200 did.
+/// True for Cache-Control of an image that has its own: a temporary image must not be cached as long as the site's
+/// images, and a 304 must match the 200.
 fn is_timed(name: &str, fields: &Fields) -> bool {
     name.eq_ignore_ascii_case("Cache-Control") && fields.contains("Cache-Control")
 }
 
-/// Sets them. A prepared head was made with them.
+/// Sets the fields. Prepared heads include them already.
 pub(super) fn on_response(site: &Site, tls: bool, response: &mut Response) {
     let is_silent = !tls && site.settings.filters.without_tls == Some(WithoutTls::RedirectOnly);
     if let Head::Fields(fields) = &mut response.head {
         for (name, value) in &site.settings.filters.headers {
             let is_left = is_silent && name.eq_ignore_ascii_case(ONLY_OVER_TLS)
                 || response.trace.handler == Handler::Image && is_timed(name, fields);
-            // What the answer depends on is added to; and what compression has said of a body on its way stands.
+            // Vary is added to; Link of a dictionary stays, as compression has announced it.
             let is_link = name.eq_ignore_ascii_case("Link") && response.trace.compressed.is_some();
             if name.eq_ignore_ascii_case("Vary") {
                 value.split(',').for_each(|name| compress::vary_by(fields, name.trim()));

@@ -93,8 +93,8 @@ impl Prepared {
     }
 }
 
-/// Answers GET or HEAD with an image, as the conditions and the range of the request want it. `frame` are the fields of
-/// every such response of the site.
+/// Answers GET or HEAD with an image, by the conditions and the range of the request. `frame` are the fields of every
+/// such response of the site.
 pub(crate) fn respond(image: &Image, request: &RequestHead, frame: &Fields, terms: Terms) -> Response {
     let Prepared { etag, heads } = image.attached(Prepared::of);
     let heads = heads[terms.index()].get_or_init(|| Heads::new(etag, image.format(), frame, terms));

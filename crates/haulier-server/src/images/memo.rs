@@ -1,6 +1,6 @@
-//! Answers that a thread remembers by address: the same one, asked again, needs no parsing and no hashing.
+//! Responses that a thread remembers by address: a repeated request needs no parsing and no hashing.
 //!
-//! It holds no image by itself: an image that the memory cache lets go is gone here too.
+//! It holds no image itself: an image dropped by the memory cache is gone here too.
 
 use std::sync::{Arc, Weak};
 use std::time::Instant;
@@ -29,7 +29,7 @@ struct Remembered {
 }
 
 impl Memo {
-    /// The answer for an address that was asked for before. `key` is memory to work in.
+    /// The response for an address requested before. `key` is a buffer to work in.
     pub(crate) fn answer(
         &self,
         site: &ImageSite,
@@ -47,7 +47,7 @@ impl Memo {
         })
     }
 
-    /// Remembers the answer for an address until a time.
+    /// Remembers the response for an address until a time.
     pub(crate) fn note(
         &self,
         site: &ImageSite,
@@ -71,8 +71,8 @@ impl Memo {
     }
 }
 
-/// Tells whether the address alone decides: not where it is signed for a time or meant for some clients, and not for a
-/// client that has the image, which may say so in zimg's way.
+/// True if the address alone decides: not if it is signed for a time or restricted to some clients, nor for a client
+/// that has the image, which may revalidate in zimg's way.
 fn is_plain(site: &ImageSite, head: &RequestHead) -> bool {
     matches!(head.method(), Method::Get | Method::Head)
         && site.settings.download.is_none()
@@ -80,7 +80,7 @@ fn is_plain(site: &ImageSite, head: &RequestHead) -> bool {
         && head.fields().known(Known::IfNoneMatch).is_none()
 }
 
-/// The address as a site distinguishes it; a site that replaced another one has addresses of its own.
+/// The address as a site distinguishes it. A site that replaced another one has its own addresses.
 fn write_key(key: &mut Vec<u8>, site: &ImageSite, head: &RequestHead) {
     key.clear();
     key.extend_from_slice(&site.number.to_le_bytes());

@@ -27,7 +27,7 @@ pub struct ImageSite {
     pub(crate) frame: Arc<Fields>,
     fallback: Option<Fallback>,
     times: Arc<Mutex<StepTimes>>,
-    /// Unique among all that ever were in this process.
+    /// Unique among all sites since the start of the process.
     pub(crate) number: u64,
 }
 
@@ -76,7 +76,7 @@ impl ImageSite {
     /// The images of a site with these settings.
     ///
     /// # Errors
-    /// The fallback image cannot be read, or is none.
+    /// The fallback image cannot be read, or has no known format.
     pub fn new(settings: ImageSettings, service: Settings) -> io::Result<Arc<Self>> {
         let fallback = settings.fallback.as_deref().map(Fallback::read).transpose()?;
         let mut frame = settings.fields.clone();
@@ -99,7 +99,8 @@ impl ImageSite {
     pub(crate) fn variant_of_file(&self, path: &[u8], entry: &Entry, transform: Transform) -> VariantRequest {
         let state = entry.state();
         let etag = entry.etag.as_deref().unwrap_or(state.as_bytes());
-        // Two files of one size and time, on two machines or one after the other, share a tag and no cached variant.
+        // The tag is equal for files of equal size and time on two machines, or one after the other; a cached variant
+        // is not shared.
         let name = CacheKey::of(&[b"file", path, state.as_bytes(), etag]);
         let tag = CacheKey::of(&[b"file", path, etag]);
         VariantRequest::of_file(Arc::clone(&entry.file), name, tag, transform)
@@ -126,7 +127,7 @@ impl ImageSite {
         presets.find(|(known, _)| known == name).map(|(_, transform)| transform)
     }
 
-    /// Tells whether pages ask for client hints.
+    /// True if pages request client hints.
     pub(crate) fn follows_hints(&self) -> bool {
         self.settings.client_hints
     }

@@ -2,7 +2,7 @@
 
 use haulier_http::Reason;
 
-/// One value for each reason. Arrays of that length have no default of their own.
+/// One value for each reason. Arrays of this length do not implement `Default`.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct ByReason<T>(pub(super) [T; Reason::ALL.len()]);
 

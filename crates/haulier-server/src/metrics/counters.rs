@@ -1,5 +1,5 @@
-//! What one thread counts. It alone writes, others only read: a count is a load, an addition and a store, a few
-//! nanoseconds and never a locked instruction.
+//! The counters of one thread. Only that thread writes them, so a count is a load, an addition and a store: a few
+//! nanoseconds, and never a locked instruction.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,7 +19,7 @@ struct Count(AtomicU64);
 
 impl Count {
     fn add(&self, number: u64) {
-        // Not fetch_add: with one writer nothing can be lost in between, and the bus stays unlocked.
+        // Not fetch_add: with one writer nothing is lost in between, and the bus stays unlocked.
         self.0
             .store(self.0.load(Ordering::Relaxed).wrapping_add(number), Ordering::Relaxed);
     }
@@ -36,16 +36,16 @@ impl Count {
 /// The counters of a thread.
 #[derive(Debug)]
 pub(crate) struct Counters {
-    /// One for each series, in the order of their numbers.
+    /// By number of the series.
     sites: Box<[Arc<SiteCounters>]>,
-    /// What belongs to no site.
+    /// Counters for requests without a site.
     none: Arc<SiteCounters>,
     /// Open connections that speak HTTP/2.
     http2_connections: Arc<Count>,
 }
 
-/// What one thread counts for one site. Aligned so that two threads never write to one cache line, nor to the pair that
-/// processors fetch together.
+/// The counters of one thread for one site. The alignment keeps two threads from writing to one cache line, or to the
+/// pair of lines that processors fetch together.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct SiteCounters {
@@ -54,14 +54,14 @@ struct SiteCounters {
     handoffs: [Count; Via::ALL.len()],
     images: [Count; ImageResult::ALL.len()],
     codings: [CodingCounters; Coding::ALL.len()],
-    /// Nanoseconds that workers were free while their clients still read.
+    /// Nanoseconds that workers were free while their clients still received the response.
     saved: Count,
     in_flight: Count,
-    /// Of those, responses that did not fit one send.
+    /// Those of them with a response that did not fit one send.
     sending: Count,
 }
 
-/// Bodies coded as they were sent; variants of files, made once, are not among them.
+/// Bodies coded while they were sent, without compressed copies of files.
 #[derive(Debug, Default)]
 struct CodingCounters {
     taken: Count,
@@ -78,24 +78,24 @@ struct HandlerCounters {
     classes: [Count; CLASSES],
     /// Nanoseconds.
     duration: Count,
-    /// Of responses as they were made.
+    /// Bytes of uncoded responses.
     bytes: Count,
-    /// Of those that we coded, by coding.
+    /// Bytes of responses that haulier coded, by coding.
     coded: [Count; Coding::ALL.len()],
 }
 
-/// An exchange that is over.
+/// A finished exchange.
 #[derive(Debug)]
 pub(crate) struct Finished<'a> {
     /// The series of its site.
     pub(crate) site: Option<u32>,
     pub(crate) status: u16,
     pub(crate) trace: &'a Trace,
-    /// Why it came to nothing, if it did.
+    /// The reason of a failure.
     pub(crate) reason: Option<Reason>,
-    /// Bytes sent and not counted before.
+    /// Bytes sent, without those counted before.
     pub(crate) bytes: u64,
-    /// From the end of the request head; `None` for what was no request.
+    /// From the end of the request head; `None` without a request.
     pub(crate) took: Option<Duration>,
     pub(crate) now: Instant,
 }
@@ -109,7 +109,7 @@ impl Counters {
         }
     }
 
-    /// The same counters with room for so many series: nothing that was counted is lost.
+    /// Shares the counters with a set that has room for more series.
     pub(super) fn with_room_for(&self, series: usize) -> Self {
         let further = (self.sites.len()..series).map(|_| Arc::default());
         Self {
@@ -124,7 +124,7 @@ impl Counters {
         site.unwrap_or(&self.none)
     }
 
-    /// Counts an exchange that is over.
+    /// Counts a finished exchange.
     pub(crate) fn finish(&self, finished: &Finished<'_>) {
         let site = self.site(finished.site);
         let handler = &site.handlers[finished.trace.handler as usize];
@@ -160,12 +160,12 @@ impl Counters {
         self.site(site).handlers[trace.handler as usize].count_bytes(trace.coding(), bytes);
     }
 
-    /// Connections of this thread that speak HTTP/2.
+    /// Open connections of this thread that speak HTTP/2.
     pub(super) fn http2_connections(&self) -> u64 {
         self.http2_connections.get()
     }
 
-    /// What was counted for a site, or (`None`) for what belongs to no site.
+    /// The counts of a site, or with `None` those of requests without a site.
     pub(super) fn read(&self, site: Option<u32>) -> SiteTotals {
         let site = self.site(site);
         SiteTotals {
@@ -216,7 +216,7 @@ fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// Counts an exchange until it is dropped.
+/// Counts an exchange as running until it is dropped.
 #[derive(Debug)]
 pub(crate) struct InFlight {
     counters: Arc<Counters>,
@@ -225,12 +225,12 @@ pub(crate) struct InFlight {
 }
 
 impl InFlight {
-    /// A request of a site from its routing on.
+    /// Counts a request of a site, from its routing on.
     pub(crate) fn request(counters: &Arc<Counters>, site: u32) -> Self {
         Self::begin(counters, Some(site), |site| &site.in_flight)
     }
 
-    /// A response that did not fit one send.
+    /// Counts a response that did not fit one send.
     pub(crate) fn sending(counters: &Arc<Counters>, site: Option<u32>) -> Self {
         Self::begin(counters, site, |site| &site.sending)
     }
@@ -247,7 +247,7 @@ impl InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        // Counters share their counts with those that a reload makes of them.
+        // A reload makes counters that share their counts with these.
         (self.gauge)(self.counters.site(self.site)).subtract(1);
     }
 }

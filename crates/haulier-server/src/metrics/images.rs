@@ -1,4 +1,4 @@
-//! Metrics of the image services: where images came from, how long rendering took, what their caches do.
+//! Metrics of the image services: origin of images, rendering times, caches.
 
 use std::fmt::Error;
 use std::sync::Arc;

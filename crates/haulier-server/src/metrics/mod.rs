@@ -1,7 +1,7 @@
-//! What the server counts: one registry for `/metrics`, `haulier status` and everything else that shows numbers.
+//! The metrics of a server: one registry for `/metrics`, `haulier status` and the dashboard.
 //!
-//! Each thread counts for itself (`counters`), without locks and without sharing a cache line; a reader adds the
-//! threads up (`totals`). Labels come from the configuration and from fixed lists, never from a request.
+//! Each thread has its own counters (`counters`), without locks or shared cache lines; a reader adds them up
+//! (`totals`). Labels come from the configuration and from fixed lists, never from a request.
 
 mod by_reason;
 mod counters;
@@ -38,7 +38,7 @@ pub use totals::{CodingTotals, HandlerTotals, SiteTotals, Totals};
 pub use transfers::Transfer;
 pub(crate) use transfers::{LISTED_AFTER, UnderWay};
 
-/// All counters of a server. Reading them takes some microseconds and holds nobody up.
+/// All metrics of a server. Reading them takes some microseconds and blocks no other thread.
 #[derive(Debug)]
 pub struct Metrics {
     served: Mutex<Served>,
@@ -47,28 +47,28 @@ pub struct Metrics {
     recent: recent::Recent,
     transfers: Arc<transfers::Transfers>,
     reloads: [AtomicU64; ReloadResult::ALL.len()],
-    /// What `haulier_build_info` says.
+    /// Version for `haulier_build_info`.
     version: &'static str,
 }
 
-/// What is counted, which a reload may change.
+/// The parts that a reload may replace.
 #[derive(Debug)]
 struct Served {
     sites: Vec<Arc<Site>>,
     pools: Pools,
-    /// The name of each series by its number. A site that was removed keeps its own, in case it comes back.
+    /// Names of the series by number. A removed site keeps its number, in case it returns.
     series: Vec<String>,
     threads: Vec<Arc<Counters>>,
     /// `None` without TLS.
     certificates: Option<Arc<Certificates>>,
 }
 
-/// How an attempt to reload ended.
+/// Result of an attempt to reload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReloadResult {
-    /// The new configuration holds.
+    /// The new configuration is in force.
     Success,
-    /// The old one still does.
+    /// The old configuration is still in force.
     Failure,
 }
 
@@ -84,7 +84,7 @@ impl ReloadResult {
 }
 
 impl Metrics {
-    /// For a server of so many threads that serves nothing yet.
+    /// Metrics of a server with this number of threads and no sites.
     pub(crate) fn new(gate: Arc<Gate>, threads: usize) -> Arc<Self> {
         Arc::new(Self {
             served: Mutex::new(Served {
@@ -104,11 +104,11 @@ impl Metrics {
     }
 
     fn served(&self) -> MutexGuard<'_, Served> {
-        // Nothing under the lock leaves it half changed.
+        // No panic can leave it half changed.
         self.served.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of the series of this site, a new one if it has none.
+    /// The number of this site's series; adds one if there is none.
     pub(crate) fn series_of(&self, site: &str) -> u32 {
         let mut served = self.served();
         let known = served.series.iter().position(|name| name == site);
@@ -119,8 +119,8 @@ impl Metrics {
         u32::try_from(number).expect("a configuration of four billion sites fits no memory")
     }
 
-    /// From now on these are the sites, and the certificates of those with TLS. Gives the counters of each thread, to
-    /// which nobody else may write.
+    /// Replaces the sites, and the certificates of those with TLS. Returns the counters of each thread, which only that
+    /// thread may write.
     pub(crate) fn serve(&self, sites: Vec<Arc<Site>>, certificates: Option<Arc<Certificates>>) -> Vec<Arc<Counters>> {
         let mut served = self.served();
         let room = served.series.len();
@@ -139,22 +139,22 @@ impl Metrics {
         self.served().pools.current().to_vec()
     }
 
-    /// What a pool is doing and has done, with what those did that had its name before it.
+    /// Status of a pool, with the counts of its predecessors of the same name.
     #[must_use]
     pub fn pool_status(&self, pool: &Pool) -> PoolStatus {
         self.served().pools.status(pool)
     }
 
-    /// Memory of the PHP processes of a pool, bytes, with those of its predecessors that still finish requests.
+    /// Memory of the PHP processes of a pool in bytes, including predecessors that still finish requests.
     #[must_use]
     pub fn pool_memory(&self, pool: &Pool) -> Option<u64> {
         let leaving = self.served().pools.leaving(pool);
-        // The system is asked without the lock.
+        // Measured without holding the lock.
         let memory = pool.memory()?;
         Some(memory + leaving.iter().filter_map(|pool| pool.memory()).sum::<u64>())
     }
 
-    /// A pool that no site has any more is at its end: what it counted stays with its name.
+    /// Keeps the counts of a pool that has ended under its name.
     pub fn pool_ended(&self, pool: &Pool) {
         self.served().pools.ended(pool);
     }
@@ -164,7 +164,7 @@ impl Metrics {
         self.reloads[result as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Attempts to reload that ended so.
+    /// Number of reloads with this result.
     #[must_use]
     pub fn reloads(&self, result: ReloadResult) -> u64 {
         self.reloads[result as usize].load(Ordering::Relaxed)
@@ -176,7 +176,7 @@ impl Metrics {
         self.gate.open()
     }
 
-    /// Those of them that speak HTTP/2.
+    /// Open connections that speak HTTP/2.
     #[must_use]
     pub fn http2_connections(&self) -> usize {
         let served = self.served();
@@ -184,14 +184,14 @@ impl Metrics {
         counts.sum::<u64>() as usize
     }
 
-    /// Everything counted so far, all threads together.
+    /// All counts so far, added up over the threads.
     #[must_use]
     pub fn totals(&self) -> Totals {
         let served = self.served();
         totals::add_up(&served.sites, &served.threads)
     }
 
-    /// Every site with TLS, and when the first of its certificates ends; `None` while it has none.
+    /// Every site with TLS, with the expiry of its first certificate; `None` while it has none.
     #[must_use]
     pub fn certificates(&self) -> Vec<(String, Option<SystemTime>)> {
         let served = self.served();
@@ -211,7 +211,7 @@ impl Metrics {
         prometheus::encode(self)
     }
 
-    /// Scripts whose large bodies went through PHP although a rule could spare it that, the worst first.
+    /// Scripts with large bodies through PHP that a rule could offload, the largest first.
     #[must_use]
     pub fn streaming_scripts(&self) -> Vec<StreamingScript> {
         let sites = self.served().sites.clone();
@@ -221,7 +221,7 @@ impl Metrics {
             .worst_first(&sites)
     }
 
-    /// What the image services have counted, in the order of their sites.
+    /// The counts of the image services, in the order of their sites.
     #[must_use]
     pub fn image_totals(&self) -> Vec<ImageTotals> {
         images::take(self)
@@ -237,35 +237,35 @@ impl Metrics {
         named.collect()
     }
 
-    /// The last requests that came to nothing, the newest first.
+    /// The last failed requests, newest first.
     #[must_use]
     pub fn failures(&self) -> Vec<Failure> {
         self.recent.failures()
     }
 
-    /// The requests of the last hour that PHP took longest for, the slowest first.
+    /// The requests of the last hour that took PHP longest, slowest first.
     #[must_use]
     pub fn slowest(&self) -> Vec<SlowRequest> {
         self.recent.slowest()
     }
 
-    /// Lets go of requests that are remembered by name and are too old by now. To be called now and then.
+    /// Drops slow requests that are too old. To be called regularly.
     pub fn forget_old(&self, now: Instant) {
         self.recent.forget(now);
     }
 
-    /// Responses that have been on their way for a second or more, the oldest first.
+    /// Responses that have been sent for a second or more, oldest first.
     #[must_use]
     pub fn transfers(&self) -> Vec<Arc<Transfer>> {
         self.transfers.list()
     }
 
-    /// Remembers an exchange that is over by name, if it failed or was slow.
+    /// Remembers a finished exchange if it failed or was slow.
     pub(crate) fn remember(&self, finished: &Finished<'_>, request: Option<&Request>, site: Option<&Site>) {
         self.recent.note(finished, request, site);
     }
 
-    /// Lists a response among those on their way, until the value is dropped. `length` is in bytes, head included.
+    /// Lists a response as under way until the value is dropped. `length` is in bytes, head included.
     pub(crate) fn begin_transfer(
         &self,
         request: &Request,

@@ -1,4 +1,4 @@
-//! The pools whose numbers are shown, with those they took the place of: a name counts on across reloads.
+//! The pools in the metrics, with their predecessors: counts of a name continue across reloads.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -10,12 +10,11 @@ use crate::site::Site;
 /// All pools by name.
 #[derive(Debug, Default)]
 pub(super) struct Pools {
-    /// Each once, in the order of the sites.
+    /// The pools in use, each once, in the order of the sites.
     current: Vec<Arc<Pool>>,
-    /// Those without a site that still finish requests. Weak: they end when nobody needs them, and a number nobody
-    /// asks for is no need.
+    /// Pools without a site that still finish requests. Weak references, so that metrics keep no pool alive.
     leaving: Vec<Weak<Pool>>,
-    /// What those counted that have ended, by name.
+    /// Counts of the pools that have ended, by name.
     ended: HashMap<String, PoolStatus>,
 }
 
@@ -24,7 +23,7 @@ impl Pools {
         &self.current
     }
 
-    /// From now on these are the pools.
+    /// Replaces the pools.
     pub(super) fn exchange(&mut self, pools: Vec<Arc<Pool>>) {
         let before = std::mem::replace(&mut self.current, pools);
         let stays = |pool: &Arc<Pool>| self.current.iter().any(|current| Arc::ptr_eq(current, pool));
@@ -32,7 +31,7 @@ impl Pools {
         self.leaving.extend(leaving);
     }
 
-    /// The predecessors of a pool that still have something to do.
+    /// The predecessors of a pool that still have requests.
     pub(super) fn leaving(&self, pool: &Pool) -> Vec<Arc<Pool>> {
         let leaving = self.leaving.iter().filter_map(Weak::upgrade);
         leaving
@@ -55,7 +54,7 @@ impl Pools {
     }
 }
 
-/// The pools that some site, or a place within one, sends requests to; each once.
+/// The pools of all sites and mounts, each once.
 pub(super) fn of_sites(sites: &[Arc<Site>]) -> Vec<Arc<Pool>> {
     let mut pools: Vec<Arc<Pool>> = Vec::new();
     for php in sites

@@ -1,9 +1,9 @@
-//! The process itself, as /proc tells it: the `process_*` metrics every exporter has.
+//! Figures of the process from /proc, for the standard `process_*` metrics.
 
 use std::fs;
 use std::time::{Duration, SystemTime};
 
-/// What the kernel knows about us; 0 where it does not tell.
+/// Figures from the kernel; 0 if unavailable.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Process {
     /// User and system time.
@@ -17,11 +17,11 @@ pub(super) struct Process {
     pub(super) max_fds: u64,
 }
 
-/// The kernel shows user space a hundred ticks a second on every architecture (USER_HZ).
+/// The kernel reports times in hundredths of a second on every architecture (USER_HZ).
 const TICK: Duration = Duration::from_millis(10);
 
 impl Process {
-    /// Looks at this process.
+    /// Reads the figures of this process.
     pub(super) fn look() -> Self {
         let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
         let open_fds = fs::read_dir("/proc/self/fd").map_or(0, |entries| entries.count() as u64);
@@ -50,7 +50,8 @@ impl Process {
     }
 }
 
-/// A field of /proc/self/stat by its number in proc(5). The name, field 2, may hold anything, a bracket too.
+/// A field of /proc/self/stat by its number in proc(5). The name (field 2) may contain any character, brackets
+/// included.
 fn field(stat: &str, number: usize) -> Option<u64> {
     let (_, after_name) = stat.rsplit_once(')')?;
     after_name.split_whitespace().nth(number - 3)?.parse().ok()
@@ -60,7 +61,7 @@ fn start_since_boot(stat: &str) -> Option<Duration> {
     Some(TICK * u32::try_from(field(stat, 22)?).ok()?)
 }
 
-/// When the machine was started, since 1970.
+/// Boot time of the machine, since 1970.
 fn booted() -> Option<Duration> {
     let up = fs::read_to_string("/proc/uptime").ok()?;
     let up: f64 = up.split_whitespace().next()?.parse().ok()?;

@@ -1,4 +1,4 @@
-//! The registry as OpenMetrics text. A reading of all counters is taken first, then written by the library.
+//! The registry as OpenMetrics text. A snapshot of all counters is taken first, then encoded by the library.
 
 use std::fmt::Error;
 use std::sync::atomic::Ordering;
@@ -15,7 +15,7 @@ use super::process::Process;
 use super::{HandlerTotals, Metrics, ReloadResult, SiteTotals, Times, Totals};
 use crate::access_log::LOST;
 
-/// The site label of what belongs to no site. No site can have that name.
+/// The site label of requests without a site. No site can have this name.
 const NO_SITE: &str = "(none)";
 const CODES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
@@ -28,7 +28,7 @@ pub(super) fn encode(metrics: &Metrics) -> String {
     text
 }
 
-/// All numbers of one moment.
+/// All figures of one moment.
 #[derive(Debug)]
 struct Reading {
     totals: Totals,
@@ -36,10 +36,10 @@ struct Reading {
     images: Vec<ImageTotals>,
     http1_connections: u64,
     http2_connections: u64,
-    /// Access log lines, by why they were lost.
+    /// Lost access log lines by reason.
     lost: [(&'static str, u64); 2],
     reloads: [(&'static str, u64); ReloadResult::ALL.len()],
-    /// Sites with TLS; seconds.
+    /// Sites with TLS, with seconds until expiry.
     certificates: Vec<(String, f64)>,
     process: Process,
     version: &'static str,
@@ -67,7 +67,7 @@ impl Reading {
             totals: metrics.totals(),
             pools: pools.collect(),
             images: images::take(metrics),
-            // The two are not counted in the same moment.
+            // The two are read at different moments.
             http1_connections: (metrics.connections() as u64).saturating_sub(http2_connections),
             http2_connections,
             lost: [("slow", &LOST.slow), ("failed", &LOST.failed)]
@@ -83,13 +83,13 @@ impl Reading {
         }
     }
 
-    /// Every site with its name, and what belongs to none.
+    /// Every site with its name, then the requests without a site.
     fn sites(&self) -> impl Iterator<Item = (&str, &SiteTotals)> {
         let named = self.totals.sites.iter().map(|(name, site)| (name.as_str(), site));
         named.chain([(NO_SITE, &self.totals.none)])
     }
 
-    /// Every site with every handler. Without a site there are refusals only.
+    /// Every site with every handler. Without a site there are errors only.
     fn handlers(&self) -> impl Iterator<Item = (&str, &str, &HandlerTotals)> {
         self.sites().flat_map(|(site, totals)| {
             let possible = move |name: &str| site != NO_SITE || name == "error";
@@ -398,7 +398,7 @@ impl Reading {
     }
 }
 
-/// Whole seconds, negative for what is over.
+/// Whole seconds, negative for a moment in the past.
 fn seconds_until(moment: SystemTime) -> f64 {
     let now = SystemTime::now();
     match moment.duration_since(now) {
@@ -409,7 +409,7 @@ fn seconds_until(moment: SystemTime) -> f64 {
 
 type Labels<'l> = &'l [(&'l str, &'l str)];
 
-/// The text adds `_total` to the name.
+/// Adds a counter; the encoder appends `_total` to its name.
 pub(super) fn counter<'e>(
     encoder: &'e mut DescriptorEncoder<'_>,
     name: &'e str,

@@ -1,6 +1,6 @@
-//! The last requests that failed and the slowest of the last hour, with names: what numbers cannot tell.
+//! The last failed requests and the slowest of the last hour, with their details.
 //!
-//! A request that is neither costs two comparisons. What is kept has an end in number and in length.
+//! Any other request costs two comparisons. The lists are bounded in number and length of entries.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -13,45 +13,45 @@ use haulier_http::{Reason, Request};
 use super::counters::Finished;
 use crate::site::Site;
 
-/// Failures kept.
+/// Most failures kept.
 const FAILURES: usize = 50;
-/// Slow requests kept.
+/// Most slow requests kept.
 const SLOWEST: usize = 20;
-/// How long a slow request is remembered.
+/// Time a slow request is kept.
 const HOUR: Duration = Duration::from_secs(3600);
-/// Bytes kept of a request target.
+/// Most bytes kept of a request target.
 const LONGEST: usize = 300;
-/// Bytes kept of a message: an exception with the way that led to it.
+/// Most bytes kept of a message: an exception with its stack trace.
 const LONGEST_MESSAGE: usize = 2000;
 
-/// Which request it was.
+/// Identity of a finished request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Noted {
-    /// When its exchange was over.
+    /// The end of its exchange.
     pub at: SystemTime,
-    /// The name of its site; `None` if it belongs to none.
+    /// The name of its site, if it has one.
     pub site: Option<String>,
-    /// Method and target, shortened: `GET /export?year=2026`; empty for what was no request.
+    /// Method and target, shortened: `GET /export?year=2026`; empty without a request.
     pub request: String,
-    /// As in the log and in `X-Request-Id`; empty for what was no request.
+    /// As in the log and in `X-Request-Id`; empty without a request.
     pub id: String,
-    /// Who asked; `None` for what was no request.
+    /// The client's address; `None` without a request.
     pub client: Option<IpAddr>,
-    /// Of the response.
+    /// Status of the response.
     pub status: u16,
 }
 
-/// A request that came to nothing.
+/// A failed request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Failure {
     pub request: Noted,
-    /// Out of the fixed list.
+    /// One of the fixed list.
     pub reason: &'static str,
-    /// What PHP wrote to its error log, shortened.
+    /// PHP's error log of the request, shortened.
     pub message: Option<String>,
 }
 
-/// A request that took long, by the time that it waited for PHP and that PHP took.
+/// A slow request, by its time in PHP and in the queue before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlowRequest {
     pub request: Noted,
@@ -64,25 +64,25 @@ pub struct SlowRequest {
 }
 
 impl SlowRequest {
-    /// What it is ranked by. Sending is left out: it is as slow as the client.
+    /// The time it is ranked by. Sending does not count, since it depends on the client.
     fn work(&self) -> Duration {
         self.queued + self.php
     }
 }
 
-/// Both lists.
+/// The lists of failed and slow requests.
 #[derive(Debug, Default)]
 pub(super) struct Recent {
-    /// The newest last.
+    /// Oldest first.
     failures: Mutex<VecDeque<Failure>>,
-    /// The slowest first.
+    /// Slowest first.
     slowest: Mutex<Vec<(Instant, SlowRequest)>>,
-    /// Nanoseconds of work that a request must exceed to get into a list that is full.
+    /// Least nanoseconds of work to enter a full list.
     least: AtomicU64,
 }
 
 impl Recent {
-    /// Takes note of an exchange, if it failed or was slow.
+    /// Remembers a finished exchange if it failed or was slow.
     pub(super) fn note(&self, finished: &Finished<'_>, request: Option<&Request>, site: Option<&Site>) {
         if let Some(reason) = finished.reason.filter(|&reason| is_ours(finished.status, reason)) {
             self.note_failure(finished, request, site, reason);
@@ -122,7 +122,7 @@ impl Recent {
         self.set_least(&list);
     }
 
-    /// Lets go of what is older than an hour.
+    /// Drops requests older than an hour.
     pub(super) fn forget(&self, now: Instant) {
         let mut list = lock(&self.slowest);
         list.retain(|(at, _)| now.saturating_duration_since(*at) < HOUR);
@@ -135,18 +135,18 @@ impl Recent {
             .store(u64::try_from(least).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// The newest first.
+    /// Newest first.
     pub(super) fn failures(&self) -> Vec<Failure> {
         lock(&self.failures).iter().rev().cloned().collect()
     }
 
-    /// The slowest first.
+    /// Slowest first.
     pub(super) fn slowest(&self) -> Vec<SlowRequest> {
         lock(&self.slowest).iter().map(|(_, slow)| slow.clone()).collect()
     }
 }
 
-/// Whether a failure is to be shown to whoever runs the server: every 5xx, and what is no doing of the client's.
+/// True for a failure that concerns the administrator: every 5xx, and any that the client did not cause.
 fn is_ours(status: u16, reason: Reason) -> bool {
     status >= 500 || !reason.is_clients()
 }
@@ -168,7 +168,7 @@ fn noted(finished: &Finished<'_>, request: Option<&Request>, site: Option<&Site>
     }
 }
 
-/// The beginning of a text, with `…` where something was left out.
+/// The beginning of a text, with `…` if it was cut.
 pub(super) fn shortened(bytes: &[u8]) -> String {
     shortened_to(LONGEST, bytes)
 }

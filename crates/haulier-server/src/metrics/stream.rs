@@ -1,6 +1,6 @@
-//! Scripts that stream large bodies through PHP although a rule could spare it that.
+//! Scripts that stream large bodies through PHP, which a rule could offload.
 //!
-//! The list is short and bounded, whatever is asked for: its keys are scripts that exist, and the least one makes room.
+//! The list is bounded: its keys are existing scripts, and the one with the fewest bytes makes room.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use haulier_http::Streamed;
 
 use crate::site::Site;
 
-/// Bodies from this size on are worth a rule, bytes.
+/// Least size of a large body, bytes.
 pub(super) const LARGE: u64 = 1024 * 1024;
-/// Entries kept.
+/// Most entries kept.
 const MOST: usize = 100;
 
 /// A script that streams, as `haulier status` shows it.
@@ -18,15 +18,15 @@ const MOST: usize = 100;
 pub struct StreamingScript {
     /// The name of its site.
     pub site: String,
-    /// Its path in the document root.
+    /// Its path below the document root.
     pub script: String,
     /// The media type of its last large body.
     pub media_type: Option<String>,
-    /// Large bodies.
+    /// Number of large bodies.
     pub responses: u64,
-    /// Bytes of them.
+    /// Total bytes of those bodies.
     pub bytes: u64,
-    /// The media types that the site's rule lists already.
+    /// The media types in the site's rule.
     pub listed: Vec<String>,
 }
 
@@ -38,7 +38,7 @@ pub(super) struct Table {
 
 #[derive(Debug)]
 struct Entry {
-    /// Its series.
+    /// Series of the site.
     site: u32,
     streamed: Streamed,
     responses: u64,
@@ -46,7 +46,7 @@ struct Entry {
 }
 
 impl Table {
-    /// Notes a body of `bytes`, which is large.
+    /// Notes a large body of `bytes`.
     pub(super) fn note(&mut self, site: u32, streamed: &Streamed, bytes: u64) {
         let same = |entry: &&mut Entry| entry.site == site && entry.streamed.script == streamed.script;
         if let Some(entry) = self.entries.iter_mut().find(same) {
@@ -68,7 +68,7 @@ impl Table {
         });
     }
 
-    /// Without those that the rule in force covers by now.
+    /// The scripts that no present rule covers, largest first.
     pub(super) fn worst_first(&self, sites: &[Arc<Site>]) -> Vec<StreamingScript> {
         let named = self.entries.iter().filter_map(|entry| {
             let site = sites.iter().find(|site| site.series == entry.site)?;

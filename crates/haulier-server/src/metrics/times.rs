@@ -1,28 +1,28 @@
-//! A histogram of durations, added up and ready to be read.
+//! Histogram of durations, summed over all threads.
 
 use std::time::Duration;
 
 use haulier_php::WaitTimes;
 
-/// How many were at most as long as each bound of [`WaitTimes::BOUNDS`], how many longer, and their sum.
+/// Counts of durations by class of [`WaitTimes::BOUNDS`], and their sum.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Times {
-    /// Not cumulative; the last class has what is above every bound.
+    /// Not cumulative; the last class holds durations above every bound.
     pub classes: [u64; CLASSES],
-    /// All durations together.
+    /// Sum of all durations.
     pub sum: Duration,
 }
 
 pub(super) const CLASSES: usize = WaitTimes::BOUNDS.len() + 1;
 
 impl Times {
-    /// How many there were.
+    /// Number of durations.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.classes.iter().sum()
     }
 
-    /// What came since `earlier`, a reading of the same histogram.
+    /// The difference from `earlier`, an older snapshot of the same histogram.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Self {
         let mut rest = *self;
@@ -33,7 +33,7 @@ impl Times {
         rest
     }
 
-    /// With those of another histogram.
+    /// The sum with another histogram.
     #[must_use]
     pub fn and(mut self, other: &Self) -> Self {
         for (class, more) in self.classes.iter_mut().zip(other.classes) {
@@ -43,8 +43,8 @@ impl Times {
         self
     }
 
-    /// The duration that a share `q` (0 to 1) does not exceed, taken linearly within its class; `None` without any.
-    /// What is above the last bound counts as that bound.
+    /// The quantile `q` (0 to 1), interpolated linearly within its class; `None` if empty. Durations above the last
+    /// bound count as that bound.
     #[must_use]
     pub fn quantile(&self, q: f64) -> Option<Duration> {
         let count = self.count();
@@ -64,7 +64,7 @@ impl Times {
         Some(lower)
     }
 
-    /// As Prometheus wants them: upper bound in seconds, and how many are in its class. The library adds them up.
+    /// Upper bounds in seconds with the counts of their classes. The library makes them cumulative.
     pub(super) fn buckets(&self) -> [(f64, u64); CLASSES] {
         std::array::from_fn(|class| {
             let bound = WaitTimes::BOUNDS

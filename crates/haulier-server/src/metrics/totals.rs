@@ -1,4 +1,4 @@
-//! The counters of all threads, added up.
+//! The counters of all threads, summed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,12 +11,12 @@ use super::counters::Counters;
 use super::times::Times;
 use crate::site::Site;
 
-/// Everything a server has counted since its start.
+/// All counts of a server since its start.
 #[derive(Debug, Clone, Default)]
 pub struct Totals {
-    /// The sites by name, in the order of the configuration.
+    /// The sites with their names, in the order of the configuration.
     pub sites: Vec<(String, SiteTotals)>,
-    /// What belongs to no site: a host nobody answers to, bytes that are no request.
+    /// Requests without a site: an unknown host, or malformed bytes.
     pub none: SiteTotals,
     /// Bytes of spooled responses on disk now.
     pub spool_bytes: u64,
@@ -26,7 +26,7 @@ pub struct Totals {
     pub spool_full: u64,
 }
 
-/// What was counted for one site.
+/// The counts of one site.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SiteTotals {
     pub(super) handlers: [HandlerTotals; Handler::ALL.len()],
@@ -34,15 +34,15 @@ pub struct SiteTotals {
     pub(super) handoffs: [u64; Via::ALL.len()],
     pub(super) images: [u64; ImageResult::ALL.len()],
     pub(super) codings: [CodingTotals; Coding::ALL.len()],
-    /// Time that workers were free for others while their own clients still read.
+    /// Time that workers were free while their clients still received the response.
     pub saved: Duration,
-    /// Requests under way.
+    /// Requests in progress.
     pub in_flight: u64,
-    /// Of those, responses on their way that did not fit one send.
+    /// Those of them with a response that did not fit one send.
     pub sending: u64,
 }
 
-/// What was counted for one kind of handler.
+/// The counts of one handler.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct HandlerTotals {
     /// Responses with status 1xx to 5xx.
@@ -51,30 +51,30 @@ pub struct HandlerTotals {
     pub times: Times,
     /// Bytes sent, heads included.
     pub bytes: u64,
-    /// Those of them that belong to responses we coded, by coding.
+    /// Those of them in responses that haulier coded, by coding.
     pub(super) coded: [u64; Coding::ALL.len()],
 }
 
-/// What was coded in one coding as it was sent.
+/// Bodies coded in one coding while they were sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct CodingTotals {
-    /// Bytes before.
+    /// Bytes before coding.
     pub taken: u64,
-    /// Bytes after.
+    /// Bytes after coding.
     pub made: u64,
     /// Time spent coding.
     pub spent: Duration,
 }
 
 impl HandlerTotals {
-    /// All responses.
+    /// Number of all responses.
     #[must_use]
     pub fn requests(&self) -> u64 {
         self.codes.iter().sum()
     }
 
-    /// Bytes sent, heads included, by what we coded the bodies with: `identity` and each coding. Variants of files, made
-    /// once or found beside them, count too; what PHP coded is `identity`.
+    /// Bytes sent, heads included, by the coding that haulier applied: `identity` and each coding. Compressed copies
+    /// and sidecars of files count; a coding by PHP is `identity`.
     pub fn sent_by_encoding(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let identity = self.bytes - self.coded.iter().sum::<u64>();
         let coded = Coding::ALL.iter().map(|coding| coding.as_str()).zip(self.coded);
@@ -83,7 +83,7 @@ impl HandlerTotals {
 }
 
 impl SiteTotals {
-    /// Each kind of handler with its name.
+    /// Each handler with its name.
     pub fn handlers(&self) -> impl Iterator<Item = (&'static str, &HandlerTotals)> {
         Handler::ALL.iter().map(|handler| handler.as_str()).zip(&self.handlers)
     }
@@ -93,17 +93,17 @@ impl SiteTotals {
         Reason::ALL.iter().copied().zip(self.errors.0)
     }
 
-    /// Each way to hand a file over with the number of responses that took it.
+    /// Each way of handing off, with its number of responses.
     pub fn handoffs(&self) -> impl Iterator<Item = (&'static str, u64)> {
         Via::ALL.iter().map(|via| via.as_str()).zip(self.handoffs)
     }
 
-    /// Each place images come from with the number of requests answered from there.
+    /// Each origin of images, with its number of requests.
     pub fn images(&self) -> impl Iterator<Item = (&'static str, u64)> {
         ImageResult::ALL.iter().map(|result| result.as_str()).zip(self.images)
     }
 
-    /// Each coding with what was coded in it.
+    /// Each coding, with its counts.
     pub fn codings(&self) -> impl Iterator<Item = (&'static str, &CodingTotals)> {
         Coding::ALL.iter().map(|coding| coding.as_str()).zip(&self.codings)
     }
@@ -142,7 +142,7 @@ impl SiteTotals {
             .zip(other.images)
             .for_each(|(count, more)| *count += more);
         self.saved += other.saved;
-        // A request may end on no other thread than its own, so no thread's gauge is below zero.
+        // A request ends on the thread where it began, so no thread's gauge is below zero.
         self.in_flight += other.in_flight;
         self.sending += other.sending;
     }

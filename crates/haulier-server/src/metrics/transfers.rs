@@ -1,4 +1,4 @@
-//! Responses that take a second and more to send, each by name: the downloads that are under way.
+//! Responses that take a second or more to send: the downloads under way.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -11,23 +11,23 @@ use haulier_http::Request;
 use super::recent::shortened;
 use crate::site::Site;
 
-/// How long a response is being sent before it is listed: the usual one costs nothing.
+/// Time after which a response is listed; most end before, at no cost.
 pub(crate) const LISTED_AFTER: Duration = Duration::from_secs(1);
 
 /// A response that is being sent.
 #[derive(Debug)]
 pub struct Transfer {
-    /// Of all transfers since the start, in the order of their listing.
+    /// Number since the start, in the order of listing.
     pub number: u64,
-    /// The name of its site; `None` if it belongs to none.
+    /// The name of its site, if it has one.
     pub site: Option<String>,
     /// The request's target, shortened.
     pub target: String,
-    /// Who takes it.
+    /// The client's address.
     pub client: IpAddr,
-    /// Bytes in all; `None` where nobody knows before the end.
+    /// Total bytes; `None` if unknown before the end.
     pub length: Option<u64>,
-    /// When its sending began.
+    /// The moment its sending began.
     pub since: Instant,
     sent: AtomicU64,
     unacknowledged: AtomicU64,
@@ -40,21 +40,21 @@ impl Transfer {
         self.sent.load(Ordering::Relaxed)
     }
 
-    /// Bytes the client has: what the kernel still holds of those sent is left out.
+    /// Bytes the client has acknowledged.
     ///
-    /// The kernel of a slow client takes megabytes at once, so that what was sent stands still for long in between.
+    /// The kernel takes megabytes at once for a slow client, so that [`sent`](Self::sent) rises in jumps.
     #[must_use]
     pub fn taken(&self) -> u64 {
         self.sent().saturating_sub(self.unacknowledged.load(Ordering::Relaxed))
     }
 
-    /// So many bytes lie in the kernel.
+    /// Sets the number of bytes that the kernel holds.
     pub(crate) fn note_queue(&self, unacknowledged: u64) {
         self.unacknowledged.store(unacknowledged, Ordering::Relaxed);
     }
 }
 
-/// All of them.
+/// The listed responses.
 #[derive(Debug, Default)]
 pub(super) struct Transfers {
     table: Mutex<Table>,
@@ -63,7 +63,7 @@ pub(super) struct Transfers {
 #[derive(Debug, Default)]
 struct Table {
     next: u64,
-    /// By number, so the oldest come first.
+    /// By number, so oldest first.
     under_way: BTreeMap<u64, Arc<Transfer>>,
 }
 
@@ -72,7 +72,7 @@ impl Transfers {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The oldest first.
+    /// Oldest first.
     pub(super) fn list(&self) -> Vec<Arc<Transfer>> {
         self.lock().under_way.values().cloned().collect()
     }
@@ -128,7 +128,7 @@ pub(crate) struct UnderWay {
 }
 
 impl UnderWay {
-    /// So many bytes are with the kernel now.
+    /// Sets the number of bytes given to the kernel.
     pub(crate) fn sent(&self, bytes: u64) {
         self.transfer.sent.store(bytes, Ordering::Relaxed);
     }
