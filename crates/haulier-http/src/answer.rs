@@ -43,7 +43,7 @@ pub struct AnswerHead {
 
 /// A Content-Length that is not a number, so the end of the body is unknown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("Content-Length is no number")]
+#[error("Content-Length is not a number")]
 pub struct BadLength;
 
 /// Fields that belong to the connection (RFC 9110 §7.6.1), that the protocol writes itself, or that reveal the

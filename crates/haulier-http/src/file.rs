@@ -152,7 +152,7 @@ impl FileSlice {
         match rustix::io::retry_on_intr(read) {
             Ok(0) => ReadNow::Broken(io::Error::new(
                 io::ErrorKind::UnexpectedEof,
-                "file became shorter while it was sent",
+                "file was truncated while it was sent",
             )),
             Ok(count) => ReadNow::Bytes(count),
             Err(Errno::AGAIN) => ReadNow::Cold,

@@ -131,7 +131,7 @@ impl LineWriter {
     fn say_what_is_lost(&mut self) {
         let lost = std::mem::take(&mut self.lost);
         if lost > 0 {
-            tracing::warn!(lost, "access log lines were lost: their file could not be written to");
+            tracing::warn!(lost, "access log lines were lost because their file could not be written to");
         }
     }
 }
@@ -170,7 +170,7 @@ impl Sink {
             drop(state);
             writer.write(&lines);
             if dropped > 0 {
-                tracing::warn!(dropped, "access log lines were dropped: its reader is too slow");
+                tracing::warn!(dropped, "access log lines were dropped because the reader is too slow");
             }
             state = self.lock();
             state.writing = false;

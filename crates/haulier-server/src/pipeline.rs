@@ -53,7 +53,7 @@ pub(crate) enum Handling {
 /// The next step for a request.
 #[allow(
     clippy::large_enum_variant,
-    reason = "the large variant is the usual one: a box would cost it an allocation"
+    reason = "the large variant is the usual one: boxing it would cost an allocation"
 )]
 enum Decision {
     Respond(Response),

@@ -378,7 +378,7 @@ fn trimmed(mut coded: Vec<u8>) -> Vec<u8> {
 }
 
 fn refused(error: CodecError) -> BrokenBody {
-    tracing::error!(%error, "cannot go on compressing a response");
+    tracing::error!(%error, "compression of a response failed halfway");
     BrokenBody {
         reason: Reason::CompressFailed,
     }

@@ -120,7 +120,7 @@ impl CodedFile {
             let made = |made: &Result<usize, CodecError>| *made.as_ref().unwrap_or(&0);
             let coded = counted(&self.compressed, length, code, made);
             if let Err(error) = coded {
-                tracing::error!(%error, "cannot go on compressing a file");
+                tracing::error!(%error, "compression of a file failed halfway");
                 return Err(BrokenBody {
                     reason: Reason::CompressFailed,
                 });

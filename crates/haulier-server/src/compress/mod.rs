@@ -204,7 +204,7 @@ fn whole(
 }
 
 fn failed(error: codec::CodecError) -> Skip {
-    tracing::error!(%error, "cannot compress: sent as it is");
+    tracing::error!(%error, "cannot compress a response; it is sent uncoded");
     Skip::Failed
 }
 

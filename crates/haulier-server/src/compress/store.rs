@@ -191,9 +191,9 @@ impl VariantStore {
             Ok(Found::Whole(length)) => return Some(length),
             Ok(Found::Unsealed) => {}
             Ok(Found::Damaged) => {
-                tracing::warn!(file = %path.display(), "a compressed variant was damaged: it is removed, and made again");
+                tracing::warn!(file = %path.display(), "a compressed copy was damaged and removed; it will be made again");
             }
-            Err(error) => tracing::warn!(file = %path.display(), %error, "a compressed variant cannot be read"),
+            Err(error) => tracing::warn!(file = %path.display(), %error, "a compressed copy cannot be read"),
         }
         if fs::remove_file(path).is_ok() {
             let mut state_of_all = self.lock();
@@ -251,14 +251,14 @@ impl VariantStore {
                 state.useless.insert(job.name.clone());
             }
             Err(error) => {
-                tracing::warn!(%error, directory = %self.directory.display(), "cannot keep a compressed variant");
+                tracing::warn!(%error, directory = %self.directory.display(), "cannot store a compressed copy");
             }
         }
         self.lock().underway.remove(&job.name);
         if self.lock().bytes > self.limit
             && let Err(error) = self.tidy()
         {
-            tracing::warn!(%error, directory = %self.directory.display(), "cannot tidy compressed variants");
+            tracing::warn!(%error, directory = %self.directory.display(), "cannot remove old compressed copies");
         }
     }
 
@@ -316,7 +316,7 @@ impl VariantStore {
         let found: Hash = Sha256::digest(&content).into();
         if found != *hash {
             fs::remove_file(&path)?;
-            return Err(io::Error::other("a dictionary was damaged: it is removed"));
+            return Err(io::Error::other("a dictionary was damaged and removed"));
         }
         Ok(content)
     }

@@ -224,10 +224,10 @@ impl Codings {
             Coding::Zstd | Coding::DictionaryZstd => match codec::zstd_window(first) {
                 Some(window) if window <= MOST_WINDOW => Ok(()),
                 Some(_) => Err("its window is over 8 MiB: browsers refuse it (RFC 9659)"),
-                None => Err("it is no zstd frame"),
+                None => Err("it is not a zstd frame"),
             },
-            Coding::Gzip => Err("it is no gzip file"),
-            Coding::Brotli => Err("it is no brotli stream with a standard window"),
+            Coding::Gzip => Err("it is not a gzip file"),
+            Coding::Brotli => Err("it is not a brotli stream with a standard window"),
         }
     }
 

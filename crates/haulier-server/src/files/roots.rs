@@ -196,7 +196,7 @@ impl SendRoots {
     fn by_path(&self, site: &SiteFiles, path: &[u8], tried: &mut String) -> io::Result<Option<Sendable>> {
         let path = self.local(site, path);
         if !path.is_absolute() {
-            note(tried, path.as_os_str().as_bytes(), "is no absolute path");
+            note(tried, path.as_os_str().as_bytes(), "is not an absolute path");
             return Ok(None);
         }
         let bytes = path.as_os_str().as_bytes();
@@ -231,19 +231,19 @@ impl SendRoots {
         }
         if self.map.is_empty() {
             if self.roots.is_empty() {
-                note(tried, location, "is sent by nobody: `roots` of `sendfile` is empty");
+                note(tried, location, "cannot be sent: `roots` of `sendfile` is empty");
                 return Ok(None);
             }
             return match location {
                 [b'/', ..] => self.by_place(site, site.document_root(), location, tried),
                 _ => {
-                    note(tried, location, "is no path");
+                    note(tried, location, "is not a path");
                     Ok(None)
                 }
             };
         }
         let Some((inside, root)) = self.mapped_location(location) else {
-            note(tried, location, "begins with no prefix of `map`");
+            note(tried, location, "has no prefix of `map`");
             return Ok(None);
         };
         match root.open() {
@@ -433,7 +433,7 @@ fn open_regular(site: &SiteFiles, root: Root<'_>, inside: &[u8]) -> io::Result<R
             None => Ok(regular),
         },
         Opened::Directory => Err("is a directory"),
-        Opened::Missing => Err("does not exist or is no regular file"),
+        Opened::Missing => Err("does not exist or is not a regular file"),
         Opened::Outside => Err("is a symbolic link out of its root"),
     })
 }

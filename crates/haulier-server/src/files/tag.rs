@@ -134,7 +134,7 @@ impl Digests {
         std::thread::Builder::new()
             .name("digests".into())
             .spawn(move || hash_all(&found, &waiting))
-            .inspect_err(|error| tracing::warn!(%error, "files get no entity tags of their content"))?;
+            .inspect_err(|error| tracing::warn!(%error, "cannot start the hashing thread: files get no entity tags of their content"))?;
         Ok(Self { known, jobs })
     }
 

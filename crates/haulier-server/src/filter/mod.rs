@@ -30,7 +30,7 @@ use basic_auth::PasswordCheck;
 /// A response before any handler is chosen.
 #[allow(
     clippy::large_enum_variant,
-    reason = "the large variant is the usual one: a box would cost it an allocation"
+    reason = "the large variant is the usual one: boxing it would cost an allocation"
 )]
 pub(crate) enum EarlyResponse {
     Response(Response),

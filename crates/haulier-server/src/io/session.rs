@@ -277,7 +277,7 @@ impl Session {
             if count == 0 {
                 return Err(io::Error::new(
                     ErrorKind::UnexpectedEof,
-                    "file became shorter while it was sent",
+                    "file was truncated while it was sent",
                 ));
             }
             self.encrypt(&plain[..count])?;

@@ -71,30 +71,30 @@ pub(super) fn encode(
     readings: &[ImageTotals],
     totals: &Totals,
 ) -> Result<(), Error> {
-    let help = "Requests for images, by where the image came from; a 304 needed none.";
+    let help = "Requests for images, by origin of the image; a 304 needs none.";
     let mut metric = counter(encoder, "haulier_image_requests", help)?;
     for reading in readings {
         for (result, count) in totals_of(reading, totals).into_iter().flat_map(SiteTotals::images) {
             add(&mut metric, &[("site", &reading.site), ("result", result)], count)?;
         }
     }
-    let help = "Time the steps of making a variant took.";
+    let help = "Duration of each step of rendering a variant.";
     let mut metric = histogram(encoder, "haulier_image_duration_seconds", help)?;
     for reading in readings {
         for (step, times) in reading.steps() {
             observe(&mut metric, &[("site", &reading.site), ("step", step)], times)?;
         }
     }
-    let mut metric = counter(encoder, "haulier_image_uploads", "Images taken in.")?;
+    let mut metric = counter(encoder, "haulier_image_uploads", "Images uploaded.")?;
     for reading in readings {
         add(&mut metric, &[("site", &reading.site)], reading.uploaded)?;
     }
-    let help = "Variants beyond those that are kept of an image: made, sent, and forgotten.";
+    let help = "Variants rendered and not stored, because their image has reached its limit.";
     let mut metric = counter(encoder, "haulier_image_unkept", help)?;
     for reading in readings {
         add(&mut metric, &[("site", &reading.site)], reading.unkept)?;
     }
-    let help = "Variants that were made behind an answer in another format.";
+    let help = "Variants rendered in the background after a response in another format.";
     let mut metric = counter(encoder, "haulier_image_behind", help)?;
     for reading in readings {
         add(&mut metric, &[("site", &reading.site)], reading.in_background)?;
@@ -103,7 +103,7 @@ pub(super) fn encode(
     for reading in readings {
         set(&mut metric, &[("site", &reading.site)], reading.in_memory)?;
     }
-    let help = "Calls to a cache that came to nothing; each was a miss.";
+    let help = "Failed calls to a cache; each counts as a miss.";
     let mut metric = counter(encoder, "haulier_image_cache_failures", help)?;
     for reading in readings {
         for tier in &reading.tiers {
@@ -119,7 +119,7 @@ pub(super) fn encode(
 }
 
 fn encode_workers(encoder: &mut DescriptorEncoder<'_>, readings: &[ImageTotals]) -> Result<(), Error> {
-    let mut metric = gauge(encoder, "haulier_image_workers", "Image workers by what they do.")?;
+    let mut metric = gauge(encoder, "haulier_image_workers", "Image workers by state.")?;
     for reading in readings {
         for (state, count) in [("busy", reading.workers.busy), ("idle", reading.workers.idle)] {
             set(&mut metric, &[("site", &reading.site), ("state", state)], count as u64)?;
@@ -128,12 +128,12 @@ fn encode_workers(encoder: &mut DescriptorEncoder<'_>, readings: &[ImageTotals])
     let mut metric = gauge(
         encoder,
         "haulier_image_queue_length",
-        "Variants that wait for a worker.",
+        "Variants waiting for a worker.",
     )?;
     for reading in readings {
         set(&mut metric, &[("site", &reading.site)], reading.workers.waiting as u64)?;
     }
-    let help = "Image workers that an image ended, by a crash or by taking too long.";
+    let help = "Image workers that crashed or exceeded their time limit.";
     let mut metric = counter(encoder, "haulier_image_worker_crashes", help)?;
     for reading in readings {
         add(&mut metric, &[("site", &reading.site)], reading.workers.crashed)?;

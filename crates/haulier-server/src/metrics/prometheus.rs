@@ -152,12 +152,12 @@ impl Reading {
         let mut metric = gauge(
             encoder,
             "haulier_requests_in_flight",
-            "Requests that are being answered.",
+            "Requests in progress.",
         )?;
         for (name, site) in &self.totals.sites {
             set(&mut metric, &[("site", name)], site.in_flight)?;
         }
-        let help = "Responses on their way to clients that do not take them at once: downloads.";
+        let help = "Responses being sent to clients that cannot take them at once, such as downloads.";
         let mut metric = gauge(encoder, "haulier_responses_sending", help)?;
         for (name, site) in &self.totals.sites {
             set(&mut metric, &[("site", name)], site.sending)?;
@@ -165,7 +165,7 @@ impl Reading {
         let mut metric = gauge(encoder, "haulier_connections", "Open connections.")?;
         set(&mut metric, &[("proto", "h1")], self.http1_connections)?;
         set(&mut metric, &[("proto", "h2")], self.http2_connections)?;
-        let help = "Time until the first certificate of a site ends; negative once it has, 0 while there is none.";
+        let help = "Time until the first certificate of a site expires; negative after that, 0 without one.";
         let mut metric = gauge(encoder, "haulier_certificate_expiry_seconds", help)?;
         for (site, seconds) in &self.certificates {
             metric.encode_family(&[("site", site)])?.encode_gauge(seconds)?;
@@ -174,7 +174,7 @@ impl Reading {
     }
 
     fn encode_workers(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-        let mut metric = gauge(encoder, "haulier_php_workers", "PHP workers by what they do.")?;
+        let mut metric = gauge(encoder, "haulier_php_workers", "PHP workers by state.")?;
         for PoolReading { name, status, .. } in &self.pools {
             let free = status.load.capacity.saturating_sub(status.load.busy) as u64;
             let (idle, starting) = if status.load.is_live { (free, 0) } else { (0, free) };
@@ -189,12 +189,12 @@ impl Reading {
         let mut metric = gauge(
             encoder,
             "haulier_php_workers_max",
-            "Most requests PHP works on at a time.",
+            "Most requests that PHP processes at once.",
         )?;
         for PoolReading { name, status, .. } in &self.pools {
             set(&mut metric, &[("pool", name)], status.load.capacity as u64)?;
         }
-        let help = "Memory of haulier's own PHP processes (PSS); 0 where the system does not tell.";
+        let help = "Memory of haulier's own PHP processes (PSS); 0 if the system does not report it.";
         let mut metric = gauge(encoder, "haulier_php_memory_bytes", help)?;
         for pool in &self.pools {
             if let Some(memory) = pool.memory {
@@ -205,16 +205,16 @@ impl Reading {
     }
 
     fn encode_queue(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-        let mut metric = gauge(encoder, "haulier_php_queue_length", "Requests that wait for a worker.")?;
+        let mut metric = gauge(encoder, "haulier_php_queue_length", "Requests waiting for a worker.")?;
         for PoolReading { name, status, .. } in &self.pools {
             set(&mut metric, &[("pool", name)], status.load.queued as u64)?;
         }
-        let help = "How long requests waited for a worker, those that got none included.";
+        let help = "Waiting time for a worker, including requests that got none.";
         let mut metric = histogram(encoder, "haulier_php_queue_wait_seconds", help)?;
         for PoolReading { name, status, .. } in &self.pools {
             observe(&mut metric, &[("pool", name)], &status.load.waits.into())?;
         }
-        let help = "Time workers spent on requests, all workers together.";
+        let help = "Time that workers spent on requests, summed over all workers.";
         let mut metric = counter(encoder, "haulier_php_busy_seconds", help)?;
         for PoolReading { name, status, .. } in &self.pools {
             add_seconds(&mut metric, &[("pool", name)], status.load.busy_time)?;
@@ -248,7 +248,7 @@ impl Reading {
                 .iter()
                 .flat_map(|pool| pool.servers.iter().map(move |server| (pool, server)))
         };
-        let help = "Whether a server took the last connection made to it; 1 before the first.";
+        let help = "1 if the last connection to a server succeeded, or before the first; otherwise 0.";
         let mut metric = gauge(encoder, "haulier_upstream_up", help)?;
         for (pool, server) in servers() {
             set(
@@ -266,7 +266,7 @@ impl Reading {
             )?;
         }
         let asked = || servers().filter(|(_, server)| server.is_asked);
-        let help = "Children of a server that are not free, by its own word; 0 while it does not answer.";
+        let help = "Busy children of a server, as it reports; 0 while it does not answer.";
         let mut metric = gauge(encoder, "haulier_upstream_active", help)?;
         for (pool, server) in asked() {
             let active = server.told.map_or(0, |told| told.active);
@@ -276,7 +276,7 @@ impl Reading {
                 active as u64,
             )?;
         }
-        let help = "Connections that wait for a child of a server, by its own word; 0 while it does not answer.";
+        let help = "Connections waiting for a child of a server, as it reports; 0 while it does not answer.";
         let mut metric = gauge(encoder, "haulier_upstream_queue_length", help)?;
         for (pool, server) in asked() {
             let queued = server.told.map_or(0, |told| told.queued);
@@ -293,14 +293,14 @@ impl Reading {
         let mut metric = counter(
             encoder,
             "haulier_handoffs",
-            "Responses a script handed over, by the way it did.",
+            "Responses that scripts handed off, by method.",
         )?;
         for (name, site) in &self.totals.sites {
             for (via, count) in site.handoffs() {
                 add(&mut metric, &[("site", name), ("via", via)], count)?;
             }
         }
-        let help = "Time workers were free while their clients still read: client finished minus worker released.";
+        let help = "Worker time saved: from the release of a worker to the end of the response.";
         let mut metric = counter(encoder, "haulier_worker_seconds_saved", help)?;
         for (name, site) in &self.totals.sites {
             add_seconds(&mut metric, &[("site", name)], site.saved)?;
@@ -308,10 +308,10 @@ impl Reading {
         let mut metric = gauge(
             encoder,
             "haulier_spool_bytes",
-            "Bytes of responses that lie in spool files.",
+            "Bytes of responses in spool files.",
         )?;
         metric.encode_gauge(&self.totals.spool_bytes)?;
-        let help = "Bytes of long responses that lie in memory, most of them in pipes.";
+        let help = "Bytes of long responses in memory, mostly in pipes.";
         let mut metric = gauge(encoder, "haulier_spool_memory_bytes", help)?;
         metric.encode_gauge(&self.totals.spool_memory_bytes)?;
         let help = "Responses whose script had to wait for its client because the spool was full.";
@@ -326,12 +326,12 @@ impl Reading {
             .iter()
             .flat_map(|(name, site)| site.codings().map(move |(coding, totals)| (name, coding, totals)))
             .collect();
-        let help = "Bytes of bodies before they were coded on their way.";
+        let help = "Bytes of bodies before coding.";
         let mut metric = counter(encoder, "haulier_compress_in_bytes", help)?;
         for (site, encoding, totals) in &all {
             add(&mut metric, &[("site", site), ("encoding", encoding)], totals.taken)?;
         }
-        let mut metric = counter(encoder, "haulier_compress_out_bytes", "Bytes of these bodies coded.")?;
+        let mut metric = counter(encoder, "haulier_compress_out_bytes", "Bytes of these bodies after coding.")?;
         for (site, encoding, totals) in &all {
             add(&mut metric, &[("site", site), ("encoding", encoding)], totals.made)?;
         }
@@ -343,7 +343,7 @@ impl Reading {
     }
 
     fn encode_errors(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-        let help = "Requests that came to nothing, by the reason that the log gives.";
+        let help = "Failed requests, by the reason in the log.";
         let mut metric = counter(encoder, "haulier_errors", help)?;
         for (site, totals) in self.sites() {
             for (reason, count) in totals.errors() {
@@ -355,17 +355,17 @@ impl Reading {
     }
 
     fn encode_build(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-        let help = "Access log lines that were never written: their reader was too slow, or their file took none.";
+        let help = "Access log lines lost because their reader was too slow or their file could not be written.";
         let mut metric = counter(encoder, "haulier_log_lines_lost", help)?;
         for (reason, count) in self.lost {
             add(&mut metric, &[("reason", reason)], count)?;
         }
-        let help = "Attempts to reload the configuration, by what came of them.";
+        let help = "Attempts to reload the configuration, by result.";
         let mut metric = counter(encoder, "haulier_config_reloads", help)?;
         for (result, count) in self.reloads {
             add(&mut metric, &[("result", result)], count)?;
         }
-        let help = "Always 1; its labels say what runs.";
+        let help = "Always 1; the label holds the version.";
         let mut metric = gauge(encoder, "haulier_build_info", help)?;
         set(&mut metric, &[("version", self.version)], 1)
     }
@@ -377,12 +377,12 @@ impl Reading {
         let mut metric = gauge(
             encoder,
             "process_start_time_seconds",
-            "When it started, seconds since 1970.",
+            "Start time, seconds since 1970.",
         )?;
         metric.encode_gauge(&process.started.as_secs_f64())?;
         let rows = [
             ("process_open_fds", "Open descriptors.", process.open_fds),
-            ("process_max_fds", "Descriptors it may have.", process.max_fds),
+            ("process_max_fds", "Most descriptors that may be open.", process.max_fds),
             (
                 "process_resident_memory_bytes",
                 "Resident memory.",

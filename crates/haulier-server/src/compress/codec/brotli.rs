@@ -75,7 +75,7 @@ impl Stream {
             let done = self
                 .encoder
                 .compress(body, &mut out[end..], operation)
-                .map_err(|_| CodecError::new(Coding::Brotli, "cannot go on"))?;
+                .map_err(|_| CodecError::new(Coding::Brotli, "encoding failed"))?;
             out.truncate(end + done.bytes_written);
             body = &body[done.bytes_read..];
             if body.is_empty() && !self.encoder.has_output() {

@@ -87,5 +87,5 @@ impl Stream {
 
 #[allow(clippy::needless_pass_by_value, reason = "the shape map_err wants")]
 fn refused(_: std::io::Error) -> CodecError {
-    CodecError::new(Coding::Gzip, "cannot go on")
+    CodecError::new(Coding::Gzip, "encoding failed")
 }
