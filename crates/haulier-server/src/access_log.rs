@@ -29,7 +29,7 @@ pub enum LogFormat {
 
 /// The requests to log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Which {
+pub enum LoggedRequests {
     All,
     /// Status 400 and above.
     Errors,
@@ -40,17 +40,17 @@ pub enum Which {
 pub struct AccessLog {
     sink: Option<Arc<Sink>>,
     format: LogFormat,
-    which: Which,
+    which: LoggedRequests,
 }
 
 #[derive(Debug, Default)]
 struct Sink {
-    state: Mutex<State>,
+    state: Mutex<LogBuffer>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LogBuffer {
     lines: Vec<u8>,
     dropped: u64,
     /// The thread is writing.
@@ -151,7 +151,7 @@ fn write_some(writer: &mut dyn Write, bytes: &[u8]) -> usize {
 }
 
 impl Sink {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, LogBuffer> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -186,7 +186,7 @@ impl AccessLog {
         Self {
             sink: None,
             format: LogFormat::Json,
-            which: Which::All,
+            which: LoggedRequests::All,
         }
     }
 
@@ -194,7 +194,7 @@ impl AccessLog {
     ///
     /// # Errors
     /// The thread could not be started.
-    pub fn new(format: LogFormat, which: Which, writer: Box<dyn Write + Send>) -> io::Result<Self> {
+    pub fn new(format: LogFormat, which: LoggedRequests, writer: Box<dyn Write + Send>) -> io::Result<Self> {
         let sink = Arc::new(Sink::default());
         let written = Arc::clone(&sink);
         std::thread::Builder::new()
@@ -210,7 +210,7 @@ impl AccessLog {
 
     /// Another handle on the same target, with its own format and selection.
     #[must_use]
-    pub fn with(&self, format: LogFormat, which: Which) -> Self {
+    pub fn with(&self, format: LogFormat, which: LoggedRequests) -> Self {
         Self {
             sink: self.sink.clone(),
             format,
@@ -230,10 +230,10 @@ impl AccessLog {
     /// True if a response with this status is logged.
     #[must_use]
     pub(crate) fn wants(&self, status: u16) -> bool {
-        self.sink.is_some() && (self.which == Which::All || status >= 400)
+        self.sink.is_some() && (self.which == LoggedRequests::All || status >= 400)
     }
 
-    pub(crate) fn write(&self, record: &Record<'_>) {
+    pub(crate) fn write(&self, record: &LogRecord<'_>) {
         let Some(sink) = &self.sink else { return };
         let mut line = String::with_capacity(256);
         match self.format {
@@ -260,14 +260,14 @@ impl AccessLog {
     pub(crate) fn flush(&self, patience: Duration) {
         let Some(sink) = &self.sink else { return };
         let state = sink.lock();
-        let busy = |state: &mut State| state.writing || !state.lines.is_empty();
+        let busy = |state: &mut LogBuffer| state.writing || !state.lines.is_empty();
         let _ = sink.changed.wait_timeout_while(state, patience, busy);
     }
 }
 
 /// A finished exchange, as a line describes it.
 #[derive(Debug)]
-pub(crate) struct Record<'a> {
+pub(crate) struct LogRecord<'a> {
     /// `None` for malformed bytes.
     pub(crate) request: Option<&'a Request>,
     pub(crate) site: Option<&'a str>,
@@ -286,7 +286,7 @@ pub(crate) struct Record<'a> {
     pub(crate) saved: Option<Duration>,
 }
 
-impl Record<'_> {
+impl LogRecord<'_> {
     fn method(&self) -> String {
         self.request
             .map_or_else(|| "-".into(), |request| lossy(request.head.method_name()))
@@ -630,7 +630,7 @@ mod tests {
             }
         }
         let (release, stalled) = std::sync::mpsc::channel();
-        let log = AccessLog::new(LogFormat::Json, Which::All, Box::new(Stalled(stalled))).expect("a thread");
+        let log = AccessLog::new(LogFormat::Json, LoggedRequests::All, Box::new(Stalled(stalled))).expect("a thread");
         let peer = Peer {
             remote: std::net::SocketAddr::from(([127, 0, 0, 1], 1)),
             local: std::net::SocketAddr::from(([127, 0, 0, 1], 2)),
@@ -639,7 +639,7 @@ mod tests {
             proxy: None,
         };
         let trace = Trace::of(haulier_http::Handler::Error);
-        let record = Record {
+        let record = LogRecord {
             request: None,
             site: None,
             peer,

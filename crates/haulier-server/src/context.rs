@@ -48,7 +48,7 @@ impl<'a> RequestContext<'a> {
             Some(_) if files::is_denied(&self.site.files, path) => Found::Denied,
             Some(mount) => match mount.inside(path) {
                 Some(inside) => self.find_mounted(mount, inside),
-                None => Found::SlashMissing,
+                None => FoundPath::SlashMissing,
             },
             None => self.find_in(self.site, path),
         }
@@ -66,7 +66,7 @@ impl<'a> RequestContext<'a> {
         Some(self.find_of_owner(page))
     }
 
-    fn find_of_owner(&self, path: &str) -> Found {
+    fn find_of_owner(&self, path: &str) -> FoundPath {
         match self.routes.mount {
             Some(mount) => self.find_mounted(mount, path.as_bytes()),
             None => self.find_in(self.site, path.as_bytes()),
@@ -76,7 +76,7 @@ impl<'a> RequestContext<'a> {
     /// Looks up a path in a mounted site. A script gets its name in the outer site.
     fn find_mounted(&self, mount: &Mount, inside: &[u8]) -> Found {
         match self.find_in(&mount.site, inside) {
-            Found::Script(script) => Found::Script(Script {
+            FoundPath::Script(script) => FoundPath::Script(Script {
                 name: [mount.prefix.as_bytes(), &script.name].concat(),
                 ..script
             }),
@@ -84,7 +84,7 @@ impl<'a> RequestContext<'a> {
         }
     }
 
-    fn find_in(&self, site: &Site, path: &[u8]) -> Found {
+    fn find_in(&self, site: &Site, path: &[u8]) -> FoundPath {
         self.thread
             .caches
             .files

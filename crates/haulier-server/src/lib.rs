@@ -34,7 +34,7 @@ pub mod tls; // certificates and handshakes
 
 pub use compress::dictionary::DictionarySettings;
 pub use compress::settings::{CompressLevel, CompressSettings};
-pub use compress::store::VariantStore;
+pub use compress::store::CompressedStore;
 pub use files::{CHARSET, EntityTags, FileSettings, ScriptSettings, SendfileSettings, is_script_source};
 pub use handler::image::sign;
 pub use images::{Compat, ImageSettings, ImageSite};

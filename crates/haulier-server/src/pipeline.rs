@@ -16,7 +16,7 @@ use haulier_proto::path;
 
 use crate::answer::{error_page, redirect};
 use crate::context::{Pass, RequestContext};
-use crate::files::{self, Found, Script};
+use crate::files::{self, FoundPath, Script};
 use crate::filter::basic_auth::{self, PasswordCheck};
 use crate::filter::{self, EarlyResponse, https};
 use crate::forwarded;
@@ -160,14 +160,14 @@ fn choose_handler(context: &RequestContext<'_>) -> Decision {
         return started.into();
     }
     match context.find(path) {
-        Found::File(entry) => {
+        FoundPath::File(entry) => {
             if let Some(started) = image::start_file(context, &entry) {
                 return started.into();
             }
             let now = context.thread.io.clock.coarse();
             Decision::Respond(files::respond(&context.owner().files, &request.head, &entry, now))
         }
-        Found::Script(script) => match filter::on_script(context, &script) {
+        FoundPath::Script(script) => match filter::on_script(context, &script) {
             ControlFlow::Break(early) => early.into(),
             ControlFlow::Continue(asks_password) => run_script(context, script, asks_password),
         },
@@ -175,13 +175,13 @@ fn choose_handler(context: &RequestContext<'_>) -> Decision {
         Found::Directory if site.settings.files.listing => {
             Decision::Respond(listing::respond(context.owner(), context.inside(), &request.head))
         }
-        Found::Directory | Found::Missing => front_controller(context),
-        Found::Denied => {
+        FoundPath::Directory | FoundPath::Missing => front_controller(context),
+        FoundPath::Denied => {
             let mut response = refused(site, request, 404, None);
             response.trace.handler = Handler::Denied;
             Decision::Respond(response)
         }
-        Found::Failed(error) => {
+        FoundPath::Failed(error) => {
             tracing::error!(site = site.settings.name, %error, path = %String::from_utf8_lossy(path), "cannot open a file");
             let (status, reason) = error_page::of_file(&error);
             Decision::Respond(refused(site, request, status, reason))
@@ -192,8 +192,8 @@ fn choose_handler(context: &RequestContext<'_>) -> Decision {
 /// Answers a path that is no file with the front controller or the fallback page, if the site has one.
 fn front_controller(context: &RequestContext<'_>) -> Decision {
     match context.find_front().or_else(|| context.find_fallback()) {
-        Some(Found::Script(script)) => run_script(context, script, context.routes.users.is_some()),
-        Some(Found::File(entry)) => {
+        Some(FoundPath::Script(script)) => run_script(context, script, context.routes.users.is_some()),
+        Some(FoundPath::File(entry)) => {
             let now = context.thread.io.clock.coarse();
             Decision::Respond(files::respond(&context.owner().files, &context.request.head, &entry, now))
         }

@@ -8,7 +8,7 @@ use haulier_http::Network;
 use haulier_php::Pool;
 
 use crate::body::request::Storage;
-use crate::compress::store::VariantStore;
+use crate::compress::store::CompressedStore;
 use crate::io::{Address, Limits};
 use crate::site::SiteSettings;
 use crate::tls::Acceptor;
@@ -84,7 +84,7 @@ impl Default for ServerSettings {
             limits: Limits::default(),
             spool_dir: PathBuf::from("/var/tmp"),
             pools: Vec::new(),
-            variants: None,
+            compressed_copies: None,
             sites: Vec::new(),
         }
     }

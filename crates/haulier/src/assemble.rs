@@ -12,7 +12,7 @@ use haulier_server::BindError;
 use haulier_server::access_log::AccessLog;
 use haulier_server::{
     FileSettings, FilterSettings, MountSettings, PhpSettings, RouteSettings, ScriptSettings, ServerSettings,
-    SiteLimits, SiteSettings, SpoolSettings, TlsSettings, VariantStore,
+    SiteLimits, SiteSettings, SpoolSettings, TlsSettings, CompressedStore,
 };
 
 use crate::certificates::{CertificateError, CertificateManager, CertificateNeeds};
@@ -47,7 +47,7 @@ pub(crate) struct Parts {
 struct Variants {
     directory: PathBuf,
     limit: u64,
-    store: Arc<VariantStore>,
+    store: Arc<CompressedStore>,
 }
 
 /// What runs already, and may stay.
@@ -175,7 +175,7 @@ impl Parts {
                 redirects_plain: tls.redirects_plain,
             }),
             pools: pools.clone(),
-            variants: self.variants.as_ref().map(|variants| Arc::clone(&variants.store)),
+            compressed_copies: self.variants.as_ref().map(|variants| Arc::clone(&variants.store)),
             sites,
             ..settings.server.clone()
         };
@@ -210,7 +210,7 @@ impl Parts {
         if self.variants.as_ref().is_some_and(is_open) {
             return;
         }
-        self.variants = match VariantStore::open(&directory, limit, owner) {
+        self.variants = match CompressedStore::open(&directory, limit, owner) {
             Ok(store) => Some(Variants {
                 directory,
                 limit,

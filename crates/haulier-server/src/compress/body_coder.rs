@@ -22,7 +22,7 @@ use tokio::sync::Semaphore;
 use super::codec::{self, CodecError, Dictionary, Encoder};
 use super::file::Slow;
 use super::load;
-use super::policy::{self, Choice, Shape};
+use super::policy::{self, Choice, BodyExtent};
 use super::{SiteCoding, add_vary, counted, dictionary, is_negotiable, mark, reflected};
 use crate::body::gather::bytes_of;
 use crate::body::hold::{Hold, MOST_FOR_CODING, Pacing};
@@ -70,12 +70,12 @@ pub(crate) fn decide(
         return None;
     }
     let load = load::now(clock::now());
-    let shape = match pacing {
-        Pacing::Endless => Shape::Endless,
-        Pacing::Fast | Pacing::Paused => Shape::Long(length),
+    let extent = match pacing {
+        Pacing::Endless => BodyExtent::Endless,
+        Pacing::Fast | Pacing::Paused => BodyExtent::Long(length),
     };
     let accepted = Accepted::of(head.fields());
-    let plain = policy::choose(settings, &accepted, shape, load);
+    let plain = policy::choose(settings, &accepted, extent, load);
     let (choice, dictionary) = match pacing {
         Pacing::Endless => (plain?, None),
         Pacing::Fast | Pacing::Paused => dictionary::choose(site, head, status, fields, &accepted, plain)?,

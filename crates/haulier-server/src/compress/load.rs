@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 
 /// The load of the machine's processors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Load {
+pub(crate) enum CpuLoad {
     Idle,
     Busy,
     Overloaded,
 }
 
-impl Load {
+impl CpuLoad {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Idle => "idle",
@@ -46,7 +46,7 @@ impl Load {
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// The present load. One thread reads the kernel's figures once a second; all others read the stored step.
-pub(crate) fn now(at: Instant) -> Load {
+pub(crate) fn now(at: Instant) -> CpuLoad {
     static METER: OnceLock<Meter> = OnceLock::new();
     METER.get_or_init(|| Meter::new(at)).at(at)
 }
@@ -58,7 +58,7 @@ struct Meter {
     due: AtomicU64,
     step: AtomicU8,
     asking: AtomicBool,
-    source: Mutex<Source>,
+    source: Mutex<LoadSource>,
 }
 
 impl Meter {
@@ -68,11 +68,11 @@ impl Meter {
             due: AtomicU64::new(0),
             step: AtomicU8::new(0),
             asking: AtomicBool::new(false),
-            source: Mutex::new(Source::open()),
+            source: Mutex::new(LoadSource::open()),
         }
     }
 
-    fn at(&self, at: Instant) -> Load {
+    fn at(&self, at: Instant) -> CpuLoad {
         let elapsed = at.saturating_duration_since(self.begun).as_millis() as u64;
         if elapsed >= self.due.load(Ordering::Relaxed) && !self.asking.swap(true, Ordering::Acquire) {
             let pressure = self.source.lock().unwrap_or_else(PoisonError::into_inner).pressure(at);
@@ -84,18 +84,18 @@ impl Meter {
         self.step()
     }
 
-    fn step(&self) -> Load {
+    fn step(&self) -> CpuLoad {
         match self.step.load(Ordering::Relaxed) {
-            0 => Load::Idle,
-            1 => Load::Busy,
-            _ => Load::Overloaded,
+            0 => CpuLoad::Idle,
+            1 => CpuLoad::Busy,
+            _ => CpuLoad::Overloaded,
         }
     }
 }
 
 /// Origin of the figures.
 #[derive(Debug)]
-enum Source {
+enum LoadSource {
     /// Total waiting time at the last reading, microseconds.
     Pressure {
         file: File,
@@ -108,7 +108,7 @@ enum Source {
     None,
 }
 
-impl Source {
+impl LoadSource {
     fn open() -> Self {
         // Opening is not enough: some kernels have the file but return an error on read.
         if let Ok(file) = File::open("/proc/pressure/cpu")
@@ -172,17 +172,17 @@ mod tests {
     #[test]
     fn steps_go_up_at_once_and_come_down_late() {
         let rows = [
-            (Load::Idle, 0.0, Load::Idle),
-            (Load::Idle, 0.4, Load::Idle),
-            (Load::Idle, 0.6, Load::Busy),
-            (Load::Idle, 0.9, Load::Overloaded),
-            (Load::Busy, 0.4, Load::Busy),
-            (Load::Busy, 0.2, Load::Idle),
-            (Load::Busy, 0.7, Load::Busy),
-            (Load::Busy, 0.9, Load::Overloaded),
-            (Load::Overloaded, 0.7, Load::Overloaded),
-            (Load::Overloaded, 0.6, Load::Busy),
-            (Load::Overloaded, 0.1, Load::Idle),
+            (CpuLoad::Idle, 0.0, CpuLoad::Idle),
+            (CpuLoad::Idle, 0.4, CpuLoad::Idle),
+            (CpuLoad::Idle, 0.6, CpuLoad::Busy),
+            (CpuLoad::Idle, 0.9, CpuLoad::Overloaded),
+            (CpuLoad::Busy, 0.4, CpuLoad::Busy),
+            (CpuLoad::Busy, 0.2, CpuLoad::Idle),
+            (CpuLoad::Busy, 0.7, CpuLoad::Busy),
+            (CpuLoad::Busy, 0.9, CpuLoad::Overloaded),
+            (CpuLoad::Overloaded, 0.7, CpuLoad::Overloaded),
+            (CpuLoad::Overloaded, 0.6, CpuLoad::Busy),
+            (CpuLoad::Overloaded, 0.1, CpuLoad::Idle),
         ];
         for (before, pressure, after) in rows {
             assert_eq!(before.next(pressure), after, "{before:?} at {pressure}");

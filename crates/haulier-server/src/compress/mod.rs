@@ -29,14 +29,14 @@ use haulier_proto::accept::{Accepted, Coding};
 use haulier_proto::field::{Fields, Known, tokens};
 use haulier_proto::head::{Method, RequestHead};
 
-use self::load::Load;
-use self::policy::{Choice, Shape};
+use self::load::CpuLoad;
+use self::policy::{Choice, BodyExtent};
 pub(crate) use self::site_coding::SiteCoding;
 pub(crate) use self::vary::{add_vary, vary_by};
 use crate::clock;
 
 /// The trace of a coding by this choice.
-fn compressed(choice: Choice, load: Load) -> Arc<Compressed> {
+fn compressed(choice: Choice, load: CpuLoad) -> Arc<Compressed> {
     Compressed::new(choice.coding, choice.level, load.as_str())
 }
 
@@ -149,8 +149,8 @@ fn code(site: &SiteCoding, head: &RequestHead, response: &mut Response) -> Resul
     }
     let accepted = Accepted::of(head.fields());
     let load = load::now(clock::now());
-    let shape = length.map_or(Shape::Long(None), Shape::Whole);
-    let choice = policy::choose(settings, &accepted, shape, load);
+    let extent = length.map_or(BodyExtent::Long(None), BodyExtent::Whole);
+    let choice = policy::choose(settings, &accepted, extent, load);
     let (choice, dictionary) = match (&mut response.head, response.trace.handler) {
         (Head::Fields(fields), Handler::Php) => {
             dictionary::choose(site, head, response.status, fields, &accepted, choice)
@@ -183,7 +183,7 @@ fn whole(
     response: &mut Response,
     choice: Choice,
     dictionary: Option<&codec::Dictionary>,
-    load: Load,
+    load: CpuLoad,
     bytes: &Bytes,
 ) -> Result<(), Skip> {
     let compressed = compressed(choice, load);
@@ -222,17 +222,17 @@ fn file(
     response: &mut Response,
     settings: &settings::CompressSettings,
     accepted: &Accepted,
-    load: Load,
+    load: CpuLoad,
     slice: FileSlice,
     method: Method,
 ) -> Result<(), Skip> {
     if slice.len() <= WHOLE_FILE {
-        let shape = Shape::Whole(slice.len());
-        let choice = policy::choose(settings, accepted, shape, load).ok_or(Skip::NoAcceptEncoding)?;
+        let extent = BodyExtent::Whole(slice.len());
+        let choice = policy::choose(settings, accepted, extent, load).ok_or(Skip::NoAcceptEncoding)?;
         let bytes = file::content(&slice).ok_or(Skip::File)?;
         return whole(response, choice, None, load, &bytes);
     }
-    let choice = policy::choose(settings, accepted, Shape::Endless, load).ok_or(Skip::NoAcceptEncoding)?;
+    let choice = policy::choose(settings, accepted, BodyExtent::Endless, load).ok_or(Skip::NoAcceptEncoding)?;
     if method == Method::Head {
         file::check(&slice)?;
         mark(response.head.fields_mut(), choice.coding);

@@ -5,7 +5,7 @@
 
 use haulier_proto::accept::{Accepted, Coding};
 
-use super::load::Load;
+use super::load::CpuLoad;
 use super::settings::{CompressLevel, CompressSettings};
 
 /// A coding with the parameters of its coder.
@@ -19,7 +19,7 @@ pub(crate) struct Choice {
 
 /// The length of a body, as far as known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Shape {
+pub(crate) enum BodyExtent {
     /// Complete: its bytes.
     Whole(u64),
     /// Not complete; its length, if announced.
@@ -45,19 +45,19 @@ const BY_SPEED: [Coding; 3] = [Coding::Zstd, Coding::Brotli, Coding::Gzip];
 
 /// Chooses for a body; `None` if the client accepts none of the site's codings.
 #[must_use]
-pub(crate) fn choose(settings: &CompressSettings, accepted: &Accepted, shape: Shape, load: Load) -> Option<Choice> {
-    let order = match shape {
-        Shape::Whole(length) if length < SMALL => BY_SIZE,
-        Shape::Whole(length) if length < LONG && load == Load::Idle => BY_SIZE,
+pub(crate) fn choose(settings: &CompressSettings, accepted: &Accepted, extent: BodyExtent, load: CpuLoad) -> Option<Choice> {
+    let order = match extent {
+        BodyExtent::Whole(length) if length < SMALL => BY_SIZE,
+        BodyExtent::Whole(length) if length < LONG && load == CpuLoad::Idle => BY_SIZE,
         _ => BY_SPEED,
     };
     let coding = best(settings, accepted, order)?;
-    let level = explicit(settings, coding).unwrap_or_else(|| level(settings.level, coding, shape, load));
-    let level = if shape == Shape::Endless { level.min(1) } else { level };
+    let level = explicit(settings, coding).unwrap_or_else(|| level(settings.level, coding, extent, load));
+    let level = if extent == BodyExtent::Endless { level.min(1) } else { level };
     Some(Choice {
         coding,
         level: level.max(i32::from(coding != Coding::Brotli)),
-        window: window(coding, level, shape),
+        window: window(coding, level, extent),
     })
 }
 
@@ -112,9 +112,9 @@ fn explicit(settings: &CompressSettings, coding: Coding) -> Option<i32> {
 }
 
 /// Levels for an idle, busy and overloaded machine, as in docs/compression.md.
-fn level(level: CompressLevel, coding: Coding, shape: Shape, load: Load) -> i32 {
-    let middle = matches!(shape, Shape::Whole(length) if (SMALL..LONG).contains(&length));
-    let whole = matches!(shape, Shape::Whole(_));
+fn level(level: CompressLevel, coding: Coding, extent: BodyExtent, load: CpuLoad) -> i32 {
+    let middle = matches!(extent, BodyExtent::Whole(length) if (SMALL..LONG).contains(&length));
+    let whole = matches!(extent, BodyExtent::Whole(_));
     let steps = match (level, coding) {
         (CompressLevel::Fast | CompressLevel::Off, Coding::Gzip) if !whole => [2, 2, 2],
         (CompressLevel::Fast | CompressLevel::Off, _) => [1, 1, 1],
@@ -131,12 +131,12 @@ fn level(level: CompressLevel, coding: Coding, shape: Shape, load: Load) -> i32 
     steps[load as usize]
 }
 
-fn window(coding: Coding, level: i32, shape: Shape) -> Option<u32> {
-    match (coding, shape) {
+fn window(coding: Coding, level: i32, extent: BodyExtent) -> Option<u32> {
+    match (coding, extent) {
         (Coding::Gzip, _) => None,
-        (_, Shape::Endless) => Some(ENDLESS_WINDOW),
+        (_, BodyExtent::Endless) => Some(ENDLESS_WINDOW),
         // Its coder picks a window by level and length, and a smaller one than this if both are unknown.
-        (Coding::Brotli, Shape::Long(None)) if level > 5 => Some(DYNAMIC_WINDOW),
+        (Coding::Brotli, BodyExtent::Long(None)) if level > 5 => Some(DYNAMIC_WINDOW),
         (Coding::Brotli, _) => None,
         (Coding::Zstd | Coding::DictionaryZstd, _) => (level >= WIDE_LEVEL).then_some(DYNAMIC_WINDOW),
     }
@@ -154,8 +154,8 @@ mod tests {
         Accepted::of(&fields)
     }
 
-    fn chosen(accept: &str, shape: Shape, load: Load) -> Option<(&'static str, i32)> {
-        let choice = choose(&CompressSettings::default(), &accepted(accept), shape, load)?;
+    fn chosen(accept: &str, extent: BodyExtent, load: CpuLoad) -> Option<(&'static str, i32)> {
+        let choice = choose(&CompressSettings::default(), &accepted(accept), extent, load)?;
         Some((choice.coding.as_str(), choice.level))
     }
 
@@ -163,9 +163,9 @@ mod tests {
 
     #[test]
     fn size_load_and_client_decide() {
-        use Load::{Busy, Idle, Overloaded};
-        use Shape::{Endless, Long, Whole};
-        for (accept, shape, load, expected) in [
+        use CpuLoad::{Busy, Idle, Overloaded};
+        use BodyExtent::{Endless, Long, Whole};
+        for (accept, extent, load, expected) in [
             (BROWSER, Whole(4403), Idle, Some(("br", 5))),
             (BROWSER, Whole(4403), Busy, Some(("br", 5))),
             (BROWSER, Whole(4403), Overloaded, Some(("br", 1))),
@@ -183,7 +183,7 @@ mod tests {
             ("gzip, br;q=0.1", Whole(100), Idle, Some(("gzip", 6))),
             ("deflate", Whole(48_000), Idle, None),
         ] {
-            assert_eq!(chosen(accept, shape, load), expected, "{accept} {shape:?} {load:?}");
+            assert_eq!(chosen(accept, extent, load), expected, "{accept} {extent:?} {load:?}");
         }
     }
 
@@ -193,8 +193,8 @@ mod tests {
             explicit: [Some(9), None, None],
             ..CompressSettings::default()
         };
-        for load in [Load::Idle, Load::Busy, Load::Overloaded] {
-            let choice = choose(&settings, &accepted("zstd"), Shape::Long(None), load).expect("zstd");
+        for load in [CpuLoad::Idle, CpuLoad::Busy, CpuLoad::Overloaded] {
+            let choice = choose(&settings, &accepted("zstd"), BodyExtent::Long(None), load).expect("zstd");
             assert_eq!((choice.level, choice.window), (9, Some(DYNAMIC_WINDOW)));
         }
     }
@@ -205,9 +205,9 @@ mod tests {
             algorithms: vec![Coding::Gzip],
             ..CompressSettings::default()
         };
-        let choice = choose(&settings, &accepted(BROWSER), Shape::Whole(1000), Load::Idle);
+        let choice = choose(&settings, &accepted(BROWSER), BodyExtent::Whole(1000), CpuLoad::Idle);
         assert_eq!(choice.map(|choice| choice.coding), Some(Coding::Gzip));
-        assert_eq!(choose(&settings, &accepted("br"), Shape::Whole(1000), Load::Idle), None);
+        assert_eq!(choose(&settings, &accepted("br"), BodyExtent::Whole(1000), CpuLoad::Idle), None);
     }
 
     #[test]
@@ -221,7 +221,7 @@ mod tests {
             ("*", false),
         ] {
             let accepted = accepted(accept);
-            let plain = choose(&CompressSettings::default(), &accepted, Shape::Whole(1000), Load::Idle);
+            let plain = choose(&CompressSettings::default(), &accepted, BodyExtent::Whole(1000), CpuLoad::Idle);
             assert_eq!(with_dictionary(plain, &accepted).is_some(), expected, "{accept}");
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::dictionary::DictionarySettings;
 use super::dictionary::page_dictionary::PageDictionaries;
 use super::settings::CompressSettings;
-use super::store::VariantStore;
+use super::store::CompressedStore;
 use crate::pattern::glob::Glob;
 
 /// Settings and stores for coding the bodies of one site.
@@ -21,7 +21,7 @@ pub(crate) struct SiteCoding {
     /// Files whose earlier versions are dictionaries of later ones.
     pub(super) dictionary_files: Vec<Glob>,
     /// Compressed copies of files; `None` keeps none.
-    pub(crate) variants: Option<Arc<VariantStore>>,
+    pub(crate) copies: Option<Arc<CompressedStore>>,
 }
 
 impl SiteCoding {
@@ -30,7 +30,7 @@ impl SiteCoding {
         development: bool,
         settings: &CompressSettings,
         dictionary: &DictionarySettings,
-        variants: Option<Arc<VariantStore>>,
+        copies: Option<Arc<CompressedStore>>,
     ) -> Self {
         Self {
             site: site.to_owned(),
@@ -38,7 +38,7 @@ impl SiteCoding {
             settings: settings.clone(),
             page_dictionaries: PageDictionaries::new(dictionary),
             dictionary_files: dictionary.files.clone(),
-            variants,
+            copies,
         }
     }
 }

@@ -42,18 +42,18 @@ const SEALED: &str = "sealed";
 
 /// The directory of compressed copies, with the thread that makes them.
 #[derive(Debug)]
-pub struct VariantStore {
+pub struct CompressedStore {
     directory: PathBuf,
     /// Most bytes of all copies together.
     limit: u64,
-    state: Mutex<State>,
+    state: Mutex<StoreState>,
     /// Copies that were verified.
     checked: Checked,
-    jobs: SyncSender<Job>,
+    jobs: SyncSender<CopyJob>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct StoreState {
     /// Total size of the directory, bytes.
     bytes: u64,
     /// Copies that are queued, being made, or being verified.
@@ -64,7 +64,7 @@ struct State {
 
 /// Result of looking for a copy.
 #[derive(Debug)]
-pub(crate) enum Variant {
+pub(crate) enum CompressedCopy {
     /// Open for reading; its length in bytes.
     Ready(File, u64),
     /// Not made yet.
@@ -74,24 +74,24 @@ pub(crate) enum Variant {
 }
 
 #[derive(Debug)]
-struct Job {
+struct CopyJob {
     name: OsString,
     file: Arc<OpenFile>,
-    work: Work,
+    kind: CopyKind,
 }
 
 /// The kind of copy to make.
 #[derive(Debug, Clone, Copy)]
-enum Work {
+enum CopyKind {
     /// A copy that needs no dictionary.
-    Variant(Coding),
+    Plain(Coding),
     /// The difference from the dictionary with this hash.
     Difference(Hash),
-    /// A plain copy under its own hash: a dictionary for later versions.
+    /// An uncoded copy under its own hash: a dictionary for later versions.
     Dictionary,
 }
 
-impl VariantStore {
+impl CompressedStore {
     /// Opens a directory, created if missing, and starts the thread. `owner` is the account (user and group id) that
     /// the process will switch to; `None` keeps the present one.
     ///
@@ -134,37 +134,37 @@ impl VariantStore {
     }
 
     /// The copy of a file in the state that `key` names.
-    pub(crate) fn find(self: &Arc<Self>, key: &str, coding: Coding) -> Variant {
+    pub(crate) fn find(self: &Arc<Self>, key: &str, coding: Coding) -> CompressedCopy {
         self.look(file_name(key, coding))
     }
 
     /// The difference of such a file from the dictionary with this hash.
-    pub(crate) fn find_difference(self: &Arc<Self>, key: &str, from: &Hash) -> Variant {
+    pub(crate) fn find_difference(self: &Arc<Self>, key: &str, from: &Hash) -> CompressedCopy {
         if self.directory.join(dictionary_name(from)).exists() {
             self.look(difference_name(key, from))
         } else {
-            Variant::Useless
+            CompressedCopy::Useless
         }
     }
 
-    fn look(self: &Arc<Self>, name: OsString) -> Variant {
+    fn look(self: &Arc<Self>, name: OsString) -> CompressedCopy {
         if let Ok(file) = File::open(self.directory.join(&name))
             && let Ok(metadata) = file.metadata()
         {
             return self.compared(name, file, &FileState::of(&metadata));
         }
         if self.lock().useless.contains(&name) {
-            Variant::Useless
+            CompressedCopy::Useless
         } else {
-            Variant::Absent
+            CompressedCopy::Absent
         }
     }
 
     /// Verifies a copy before its first use. A long one is verified in the background; the file itself is sent
     /// meanwhile.
-    fn compared(self: &Arc<Self>, name: OsString, file: File, state: &FileState) -> Variant {
+    fn compared(self: &Arc<Self>, name: OsString, file: File, state: &FileState) -> CompressedCopy {
         if let Some(length) = sealed::known(state, seal_name(&name).as_bytes(), &self.checked) {
-            return Variant::Ready(file, length);
+            return CompressedCopy::Ready(file, length);
         }
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) if state.length() > AT_ONCE => {
@@ -175,11 +175,11 @@ impl VariantStore {
                         store.lock().underway.remove(&name);
                     });
                 }
-                Variant::Absent
+                CompressedCopy::Absent
             }
             _ => match self.compare(&name, &file, state) {
-                Some(length) => Variant::Ready(file, length),
-                None => Variant::Absent,
+                Some(length) => CompressedCopy::Ready(file, length),
+                None => CompressedCopy::Absent,
             },
         }
     }
@@ -204,38 +204,38 @@ impl VariantStore {
 
     /// Orders a copy, unless it is ordered already or the queue is full.
     pub(crate) fn make(&self, key: &str, coding: Coding, file: &Arc<OpenFile>) {
-        self.order(&file_name(key, coding), file, Work::Variant(coding));
+        self.order(&file_name(key, coding), file, CopyKind::Plain(coding));
     }
 
     /// Orders the difference from a dictionary in the store.
     pub(crate) fn make_difference(&self, key: &str, from: &Hash, file: &Arc<OpenFile>) {
-        self.order(&difference_name(key, from), file, Work::Difference(*from));
+        self.order(&difference_name(key, from), file, CopyKind::Difference(*from));
     }
 
-    /// Orders a plain copy of a file, as the dictionary of later versions.
+    /// Orders an uncoded copy of a file, as the dictionary of later versions.
     pub(crate) fn keep(&self, key: &str, file: &Arc<OpenFile>) {
-        self.order(&format!("{key}.kept").into(), file, Work::Dictionary);
+        self.order(&format!("{key}.kept").into(), file, CopyKind::Dictionary);
     }
 
-    fn order(&self, name: &OsString, file: &Arc<OpenFile>, work: Work) {
+    fn order(&self, name: &OsString, file: &Arc<OpenFile>, kind: CopyKind) {
         if file.length() > MOST_LENGTH || !self.lock().underway.insert(name.clone()) {
             return;
         }
-        let job = Job {
+        let job = CopyJob {
             name: name.clone(),
             file: Arc::clone(file),
-            work,
+            kind,
         };
         if self.jobs.try_send(job).is_err() {
             self.lock().underway.remove(name);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, StoreState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn work(&self, job: &Job) {
+    fn work(&self, job: &CopyJob) {
         // A thread that missed the finished copy has ordered it again.
         if self.directory.join(&job.name).exists() {
             self.lock().underway.remove(&job.name);
@@ -263,23 +263,23 @@ impl VariantStore {
     }
 
     /// Makes a copy and returns its length; `None` if it would not be smaller.
-    fn build(&self, job: &Job) -> io::Result<Option<u64>> {
+    fn build(&self, job: &CopyJob) -> io::Result<Option<u64>> {
         let before = state_of(job.file.file())?;
         let mut content = vec![0; job.file.length() as usize];
         job.file.file().read_exact_at(&mut content, 0)?;
-        let (name, made) = match job.work {
-            Work::Variant(coding) => {
+        let (name, made) = match job.kind {
+            CopyKind::Plain(coding) => {
                 let choice = policy::stored(coding, job.file.length());
                 let coded = codec::whole(choice, &content).map_err(io::Error::other)?;
                 (job.name.clone(), coded)
             }
-            Work::Difference(hash) => {
+            CopyKind::Difference(hash) => {
                 let from = self.dictionary(&hash)?;
                 let choice = policy::stored(Coding::DictionaryZstd, job.file.length() + from.len() as u64);
                 let coded = codec::difference(choice, &from, &content).map_err(io::Error::other)?;
                 (job.name.clone(), coded.unwrap_or_else(|| content.clone()))
             }
-            Work::Dictionary => {
+            CopyKind::Dictionary => {
                 let name = dictionary_name(&Sha256::digest(&content).into());
                 if self.directory.join(&name).exists() {
                     return Ok(Some(0));
@@ -287,7 +287,7 @@ impl VariantStore {
                 (name, std::mem::take(&mut content))
             }
         };
-        if !matches!(job.work, Work::Dictionary) && made.len() >= content.len() {
+        if !matches!(job.kind, CopyKind::Dictionary) && made.len() >= content.len() {
             return Ok(None);
         }
         // The file changed meanwhile: its content may be a mixture of old and new.
@@ -298,8 +298,8 @@ impl VariantStore {
         unfinished.push(".new");
         let unfinished = self.directory.join(unfinished);
         let written = File::create(&unfinished)
-            .and_then(|mut file| match job.work {
-                Work::Dictionary => file.write_all(&made),
+            .and_then(|mut file| match job.kind {
+                CopyKind::Dictionary => file.write_all(&made),
                 _ => sealed::write(&mut file, seal_name(&name).as_bytes(), &made),
             })
             .and_then(|()| fs::rename(&unfinished, self.directory.join(&name)));
@@ -394,7 +394,7 @@ fn state_of(file: &File) -> io::Result<(u64, i64, i64, i64, i64)> {
 }
 
 /// Main loop of the thread; ends with the store.
-fn make_all(store: &Weak<VariantStore>, jobs: &Receiver<Job>) {
+fn make_all(store: &Weak<CompressedStore>, jobs: &Receiver<CopyJob>) {
     // Linux applies this to the calling thread: a tenth of a serving thread's share, so it is never starved. If
     // refused, copies are made at normal priority.
     let _ = rustix::process::setpriority_process(None, 10);
@@ -418,7 +418,7 @@ mod tests {
         Arc::new(OpenFile::new(File::open(path).expect("it"), content.len() as u64))
     }
 
-    fn settled(store: &Arc<VariantStore>, key: &str, coding: Coding) -> Variant {
+    fn settled(store: &Arc<CompressedStore>, key: &str, coding: Coding) -> CompressedCopy {
         for _ in 0..1000 {
             if store.lock().underway.is_empty() {
                 break;
@@ -429,19 +429,19 @@ mod tests {
     }
 
     #[test]
-    fn a_variant_is_made_once_and_found_again_by_the_next_process() {
+    fn a_copy_is_made_once_and_found_again_by_the_next_process() {
         let directory = tempfile::tempdir().expect("a directory");
         let kept = directory.path().join("variants");
         let body = "the same words again and again, ".repeat(500);
         let file = open_file(directory.path(), body.as_bytes());
-        let store = VariantStore::open(&kept, 1 << 20, None).expect("a store");
+        let store = CompressedStore::open(&kept, 1 << 20, None).expect("a store");
         for coding in Coding::PLAIN {
-            assert!(matches!(store.find("k", coding), Variant::Absent));
+            assert!(matches!(store.find("k", coding), CompressedCopy::Absent));
             store.make("k", coding, &file);
             store.make("k", coding, &file);
         }
         for coding in Coding::PLAIN {
-            let Variant::Ready(variant, length) = settled(&store, "k", coding) else {
+            let CompressedCopy::Ready(variant, length) = settled(&store, "k", coding) else {
                 panic!("{coding:?} was not made");
             };
             let mut coded = vec![0; length as usize];
@@ -450,23 +450,23 @@ mod tests {
         }
         assert_eq!(fs::read_dir(&kept).expect("a directory").count(), 3);
         drop(store);
-        let again = VariantStore::open(&kept, 1 << 20, None).expect("a store");
-        assert!(matches!(again.find("k", Coding::Zstd), Variant::Ready(..)));
+        let again = CompressedStore::open(&kept, 1 << 20, None).expect("a store");
+        assert!(matches!(again.find("k", Coding::Zstd), CompressedCopy::Ready(..)));
         assert!(again.lock().bytes > 0);
     }
 
     #[test]
-    fn a_damaged_variant_and_one_of_another_file_are_never_found_and_made_again() {
+    fn a_damaged_copy_and_one_of_another_file_are_never_found_and_made_again() {
         let directory = tempfile::tempdir().expect("a directory");
         let kept = directory.path().join("variants");
         let file = open_file(
             directory.path(),
             "the same words again and again, ".repeat(500).as_bytes(),
         );
-        let store = VariantStore::open(&kept, 1 << 20, None).expect("a store");
+        let store = CompressedStore::open(&kept, 1 << 20, None).expect("a store");
         for key in ["one", "two"] {
             store.make(key, Coding::Gzip, &file);
-            assert!(matches!(settled(&store, key, Coding::Gzip), Variant::Ready(..)));
+            assert!(matches!(settled(&store, key, Coding::Gzip), CompressedCopy::Ready(..)));
         }
         // The clock of the file system is coarse.
         std::thread::sleep(Duration::from_millis(20));
@@ -481,58 +481,58 @@ mod tests {
         ];
         for damage in damages {
             damage();
-            assert!(matches!(store.find("one", Coding::Gzip), Variant::Absent));
+            assert!(matches!(store.find("one", Coding::Gzip), CompressedCopy::Absent));
             assert!(!path("one").exists());
             store.make("one", Coding::Gzip, &file);
-            assert!(matches!(settled(&store, "one", Coding::Gzip), Variant::Ready(..)));
+            assert!(matches!(settled(&store, "one", Coding::Gzip), CompressedCopy::Ready(..)));
         }
     }
 
     #[tokio::test]
-    async fn a_long_variant_is_compared_in_the_background() {
+    async fn a_long_copy_is_verified_in_the_background() {
         let directory = tempfile::tempdir().expect("a directory");
         let kept = directory.path().join("variants");
-        drop(VariantStore::open(&kept, 1 << 20, None).expect("a store"));
+        drop(CompressedStore::open(&kept, 1 << 20, None).expect("a store"));
         let name = file_name("k", Coding::Gzip);
         let mut written = File::create(kept.join(&name)).expect("a file");
         let content = vec![7; AT_ONCE as usize + 1];
         sealed::write(&mut written, seal_name(&name).as_bytes(), &content).expect("written");
-        let store = VariantStore::open(&kept, 1 << 20, None).expect("a store");
-        assert!(matches!(store.find("k", Coding::Gzip), Variant::Absent));
+        let store = CompressedStore::open(&kept, 1 << 20, None).expect("a store");
+        assert!(matches!(store.find("k", Coding::Gzip), CompressedCopy::Absent));
         while !store.lock().underway.is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         let found = store.find("k", Coding::Gzip);
-        assert!(matches!(found, Variant::Ready(_, length) if length == content.len() as u64));
+        assert!(matches!(found, CompressedCopy::Ready(_, length) if length == content.len() as u64));
     }
 
     #[test]
     fn what_an_older_haulier_kept_is_forgotten() {
         let directory = tempfile::tempdir().expect("a directory");
         let kept = directory.path().join("variants");
-        drop(VariantStore::open(&kept, 1 << 20, None).expect("a store"));
+        drop(CompressedStore::open(&kept, 1 << 20, None).expect("a store"));
         for name in ["k.gzip", "k.br", "k.0123.dcz", "0123.dictionary", "notes.txt"] {
             fs::write(kept.join(name), "x").expect("a file");
         }
-        let store = VariantStore::open(&kept, 1 << 20, None).expect("a store");
-        assert!(matches!(store.find("k", Coding::Gzip), Variant::Absent));
+        let store = CompressedStore::open(&kept, 1 << 20, None).expect("a store");
+        assert!(matches!(store.find("k", Coding::Gzip), CompressedCopy::Absent));
         assert_eq!(fs::read_dir(&kept).expect("a directory").count(), 2);
     }
 
     #[test]
     fn what_does_not_shrink_is_remembered_as_useless() {
         let directory = tempfile::tempdir().expect("a directory");
-        let store = VariantStore::open(&directory.path().join("variants"), 1 << 20, None).expect("a store");
+        let store = CompressedStore::open(&directory.path().join("variants"), 1 << 20, None).expect("a store");
         let file = open_file(directory.path(), b"ab");
         store.make("k", Coding::Gzip, &file);
-        assert!(matches!(settled(&store, "k", Coding::Gzip), Variant::Useless));
+        assert!(matches!(settled(&store, "k", Coding::Gzip), CompressedCopy::Useless));
     }
 
     #[test]
     fn the_oldest_go_when_there_is_no_more_room() {
         let directory = tempfile::tempdir().expect("a directory");
         let kept = directory.path().join("variants");
-        let store = VariantStore::open(&kept, 1000, None).expect("a store");
+        let store = CompressedStore::open(&kept, 1000, None).expect("a store");
         for number in 0..20 {
             fs::write(kept.join(format!("{number:02}.gzip.sealed")), [0; 100]).expect("a variant");
             let age = Duration::from_secs(100 - number);
@@ -554,9 +554,9 @@ mod tests {
         let shared = directory.path().join("shared");
         fs::create_dir(&shared).expect("a directory");
         fs::set_permissions(&shared, fs::Permissions::from_mode(0o777)).expect("its mode");
-        assert!(VariantStore::open(&shared, 1000, None).is_err());
+        assert!(CompressedStore::open(&shared, 1000, None).is_err());
         let link = directory.path().join("link");
         std::os::unix::fs::symlink(directory.path(), &link).expect("a link");
-        assert!(VariantStore::open(&link, 1000, None).is_err());
+        assert!(CompressedStore::open(&link, 1000, None).is_err());
     }
 }

@@ -10,7 +10,7 @@ use std::io;
 use std::rc::Rc;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::entry::{self, Entry};
+use super::entry::{self, FileEntry};
 use super::names;
 use super::open::{Version, out_of_descriptors};
 use super::resolve::{self, Resolved, Script};
@@ -27,9 +27,9 @@ const MOST_BYTES: usize = 8 * 1024 * 1024;
 
 /// The meaning of a normalised path on a site.
 #[derive(Debug)]
-pub(crate) enum Found {
+pub(crate) enum FoundPath {
     /// A regular file, ready to send.
-    File(Rc<Entry>),
+    File(Rc<FileEntry>),
     /// A script that exists and may run; also the index of a directory.
     Script(Script),
     /// A directory requested without its slash.
@@ -47,7 +47,7 @@ pub(crate) enum Found {
 /// The files one thread holds open, of all sites.
 #[derive(Debug)]
 pub(crate) struct FileCache {
-    state: RefCell<State>,
+    state: RefCell<Generations>,
     hasher: foldhash::fast::RandomState,
     most: Cell<usize>,
 }
@@ -55,7 +55,7 @@ pub(crate) struct FileCache {
 /// Two generations. A hit moves an entry to the young one. Once that holds half of the limit, it replaces the old one,
 /// whose entries are dropped. The effect is that of LRU without a list.
 #[derive(Debug, Default)]
-struct State {
+struct Generations {
     young: Generation,
     old: Generation,
 }
@@ -63,18 +63,18 @@ struct State {
 #[derive(Debug, Default)]
 struct Generation {
     /// By hash of site and path; the entry holds both, to detect collisions.
-    slots: HashMap<u64, Slot, foldhash::fast::RandomState>,
+    entries: HashMap<u64, CachedPath, foldhash::fast::RandomState>,
     /// Content in memory, bytes.
     bytes: usize,
 }
 
 #[derive(Debug)]
-struct Slot {
+struct CachedPath {
     site: u32,
     path: Box<[u8]>,
     /// Path of the file below the root; differs from `path` for an index.
     name: Box<[u8]>,
-    what: What,
+    what: CachedTarget,
     version: Version,
     /// The next moment to check the file.
     check_at: Instant,
@@ -83,8 +83,8 @@ struct Slot {
 }
 
 #[derive(Debug, Clone)]
-enum What {
-    File(Rc<Entry>),
+enum CachedTarget {
+    File(Rc<FileEntry>),
     Script(Rc<Script>),
 }
 
@@ -105,7 +105,7 @@ impl FileCache {
 
     /// Drops everything, because the process is out of descriptors.
     pub(crate) fn shed(&self) {
-        *self.state.borrow_mut() = State::default();
+        *self.state.borrow_mut() = Generations::default();
     }
 
     /// Interval of calls of [`FileCache::age`].
@@ -118,7 +118,7 @@ impl FileCache {
     }
 
     /// Looks up a normalised path (`haulier_proto::path::normalize`) of this site.
-    pub(crate) fn find(&self, site: &SiteFiles, path: &[u8], now: Instant) -> Found {
+    pub(crate) fn find(&self, site: &SiteFiles, path: &[u8], now: Instant) -> FoundPath {
         match self.cached(site, path, now) {
             Some(found) => found,
             None => self.search(site, path, now),
@@ -126,20 +126,20 @@ impl FileCache {
     }
 
     /// Looks up a path that is not cached, with and without PATH_INFO.
-    fn search(&self, site: &SiteFiles, path: &[u8], now: Instant) -> Found {
+    fn search(&self, site: &SiteFiles, path: &[u8], now: Instant) -> FoundPath {
         if names::is_denied(site, path) {
-            return Found::Denied;
+            return FoundPath::Denied;
         }
         for end in names::script_ends(site, path) {
             match self.whole(site, &path[..end], now) {
-                Found::Script(script) => {
-                    return Found::Script(Script {
+                FoundPath::Script(script) => {
+                    return FoundPath::Script(Script {
                         path_info: path[end..].to_vec(),
                         ..script
                     });
                 }
                 // A directory with a script's name: continue inside.
-                Found::SlashMissing => {}
+                FoundPath::SlashMissing => {}
                 found => return found,
             }
         }
@@ -147,26 +147,26 @@ impl FileCache {
     }
 
     /// Looks up a path without PATH_INFO.
-    fn whole(&self, site: &SiteFiles, path: &[u8], now: Instant) -> Found {
+    fn whole(&self, site: &SiteFiles, path: &[u8], now: Instant) -> FoundPath {
         self.cached(site, path, now)
             .unwrap_or_else(|| self.resolve(site, path, now))
     }
 
-    fn cached(&self, site: &SiteFiles, path: &[u8], now: Instant) -> Option<Found> {
+    fn cached(&self, site: &SiteFiles, path: &[u8], now: Instant) -> Option<FoundPath> {
         let key = self.key(site, path);
         let mut state = self.state.borrow_mut();
-        let slot = state.get(key, self.most.get())?;
-        if slot.site != site.number || *slot.path != *path {
+        let entry = state.get(key, self.most.get())?;
+        if entry.site != site.number || *entry.path != *path {
             return None;
         }
-        if now < slot.check_at || slot.still_true(site, now) {
-            return Some(slot.what.clone().into());
+        if now < entry.check_at || entry.still_true(site, now) {
+            return Some(entry.what.clone().into());
         }
         state.remove(key);
         None
     }
 
-    fn resolve(&self, site: &SiteFiles, path: &[u8], now: Instant) -> Found {
+    fn resolve(&self, site: &SiteFiles, path: &[u8], now: Instant) -> FoundPath {
         let mut resolved = resolve::resolve(site, path);
         if matches!(&resolved, Resolved::Failed(error) if out_of_descriptors(error)) {
             self.shed();
@@ -175,27 +175,27 @@ impl FileCache {
         match resolved {
             Resolved::File { name, regular } => {
                 let version = regular.version;
-                let entry = Rc::new(Entry::new(site, path, &name, regular));
-                self.keep(site, path, &name, What::File(entry), version, now)
+                let entry = Rc::new(FileEntry::new(site, path, &name, regular));
+                self.keep(site, path, &name, CachedTarget::File(entry), version, now)
             }
             Resolved::Script { script, version } => {
                 let name = script.name.clone();
-                self.keep(site, path, &name, What::Script(Rc::new(script)), version, now)
+                self.keep(site, path, &name, CachedTarget::Script(Rc::new(script)), version, now)
             }
-            Resolved::SlashMissing => Found::SlashMissing,
-            Resolved::Directory => Found::Directory,
-            Resolved::Missing => Found::Missing,
-            Resolved::Denied => Found::Denied,
-            Resolved::Failed(error) => Found::Failed(error),
+            Resolved::SlashMissing => FoundPath::SlashMissing,
+            Resolved::Directory => FoundPath::Directory,
+            Resolved::Missing => FoundPath::Missing,
+            Resolved::Denied => FoundPath::Denied,
+            Resolved::Failed(error) => FoundPath::Failed(error),
         }
     }
 
-    fn keep(&self, site: &SiteFiles, path: &[u8], name: &[u8], what: What, version: Version, now: Instant) -> Found {
+    fn keep(&self, site: &SiteFiles, path: &[u8], name: &[u8], what: CachedTarget, version: Version, now: Instant) -> FoundPath {
         let found = what.clone().into();
         let unsettled = until_settled(&version);
         // Not the preferred index: a better one may have been added meanwhile.
         let outranked = (path.ends_with(b"/") && !is_first_index(site, name)).then(|| fresh(site));
-        let slot = Slot {
+        let entry = CachedPath {
             site: site.number,
             path: path.into(),
             name: name.into(),
@@ -206,7 +206,7 @@ impl FileCache {
         };
         self.state
             .borrow_mut()
-            .insert(self.key(site, path), slot, self.most.get());
+            .insert(self.key(site, path), entry, self.most.get());
         found
     }
 
@@ -215,25 +215,25 @@ impl FileCache {
     }
 }
 
-impl State {
+impl Generations {
     /// The entry of this key, moved to the young generation.
-    fn get(&mut self, key: u64, most: usize) -> Option<&mut Slot> {
-        if !self.young.slots.contains_key(&key) {
-            let slot = self.old.remove(key)?;
-            self.insert(key, slot, most);
+    fn get(&mut self, key: u64, most: usize) -> Option<&mut CachedPath> {
+        if !self.young.entries.contains_key(&key) {
+            let entry = self.old.remove(key)?;
+            self.insert(key, entry, most);
         }
-        self.young.slots.get_mut(&key)
+        self.young.entries.get_mut(&key)
     }
 
-    fn insert(&mut self, key: u64, slot: Slot, most: usize) {
+    fn insert(&mut self, key: u64, entry: CachedPath, most: usize) {
         self.old.remove(key);
         self.young.remove(key);
-        let full = self.young.slots.len() + 1 > most / 2 || self.young.bytes + slot.bytes() > MOST_BYTES / 2;
+        let full = self.young.entries.len() + 1 > most / 2 || self.young.bytes + entry.bytes() > MOST_BYTES / 2;
         if full {
             self.old = std::mem::take(&mut self.young);
         }
-        self.young.bytes += slot.bytes();
-        self.young.slots.insert(key, slot);
+        self.young.bytes += entry.bytes();
+        self.young.entries.insert(key, entry);
     }
 
     fn remove(&mut self, key: u64) {
@@ -242,19 +242,19 @@ impl State {
 }
 
 impl Generation {
-    fn remove(&mut self, key: u64) -> Option<Slot> {
-        let slot = self.slots.remove(&key)?;
-        self.bytes -= slot.bytes();
-        Some(slot)
+    fn remove(&mut self, key: u64) -> Option<CachedPath> {
+        let entry = self.entries.remove(&key)?;
+        self.bytes -= entry.bytes();
+        Some(entry)
     }
 }
 
-impl Slot {
+impl CachedPath {
     /// Checks the file. If it is the one that was opened, the entry is trusted for another while.
     fn still_true(&mut self, site: &SiteFiles, now: Instant) -> bool {
         if self.expires.is_some_and(|expires| now >= expires)
             || Version::now(site.document_root(), &self.name) != Some(self.version)
-            || matches!(&self.what, What::File(entry) if entry.misses_tag())
+            || matches!(&self.what, CachedTarget::File(entry) if entry.misses_tag())
         {
             return false;
         }
@@ -266,17 +266,17 @@ impl Slot {
 
     fn bytes(&self) -> usize {
         match &self.what {
-            What::File(entry) => entry.in_memory(),
-            What::Script(_) => 0,
+            CachedTarget::File(entry) => entry.in_memory(),
+            CachedTarget::Script(_) => 0,
         }
     }
 }
 
-impl From<What> for Found {
-    fn from(what: What) -> Self {
+impl From<CachedTarget> for FoundPath {
+    fn from(what: CachedTarget) -> Self {
         match what {
-            What::File(entry) => Self::File(entry),
-            What::Script(script) => Self::Script((*script).clone()),
+            CachedTarget::File(entry) => Self::File(entry),
+            CachedTarget::Script(script) => Self::Script((*script).clone()),
         }
     }
 }

@@ -16,12 +16,12 @@ use haulier_proto::etag;
 use haulier_proto::field::{Fields, Known};
 use haulier_proto::head::{Method, RequestHead};
 
-use super::entry::{self, Entry};
+use super::entry::{self, FileEntry};
 use super::open::{self, Opened, Version};
 use super::respond as answer;
 use super::site_files::SiteFiles;
 use super::tag::{self, Tag};
-use crate::compress::store::Variant;
+use crate::compress::store::CompressedCopy;
 use crate::compress::{codec, dictionary};
 
 /// Time the set of variants is trusted.
@@ -39,7 +39,7 @@ pub(super) struct Codings {
     /// Path of the file below the root.
     name: Box<[u8]>,
     version: Version,
-    variants: [RefCell<Slot>; 3],
+    variants: [RefCell<CodedVariant>; 3],
     asked: Cell<u32>,
     differences: Option<Differences>,
 }
@@ -48,15 +48,15 @@ pub(super) struct Codings {
 #[derive(Debug, Default)]
 struct Differences {
     /// By hash of the client's version, the most recently requested last.
-    known: RefCell<Vec<(Hash, Slot)>>,
+    known: RefCell<Vec<(Hash, CodedVariant)>>,
     /// This version is stored as the dictionary of later ones.
     is_kept: Cell<bool>,
 }
 
 /// The variant in one coding, as far as known.
 #[derive(Debug, Default)]
-struct Slot {
-    entry: Option<Rc<Entry>>,
+struct CodedVariant {
+    entry: Option<Rc<FileEntry>>,
     /// State of the sidecar that `entry` was made of.
     sidecar: Option<Version>,
     /// Coding gains nothing, so the search is over.
@@ -65,7 +65,7 @@ struct Slot {
     check_at: Option<Instant>,
 }
 
-impl Slot {
+impl CodedVariant {
     fn is_tagged(&self) -> bool {
         self.entry.as_ref().is_some_and(|entry| entry.etag.is_some())
     }
@@ -85,8 +85,8 @@ impl Codings {
 
     /// Stores the version that clients are told to keep. A client names `dcz` only once it holds a dictionary, so any
     /// client that accepts codings counts.
-    fn keep(&self, site: &SiteFiles, entry: &Entry) {
-        if let (Some(differences), Some(store)) = (&self.differences, &site.coding.variants)
+    fn keep(&self, site: &SiteFiles, entry: &FileEntry) {
+        if let (Some(differences), Some(store)) = (&self.differences, &site.coding.copies)
             && !differences.is_kept.replace(true)
         {
             store.keep(&self.version.key(), &entry.file);
@@ -94,19 +94,19 @@ impl Codings {
     }
 
     /// The difference from the client's version, if stored. Orders it otherwise.
-    fn difference(&self, site: &SiteFiles, head: &RequestHead, entry: &Entry, now: Instant) -> Option<Rc<Entry>> {
-        let (differences, store) = (self.differences.as_ref()?, site.coding.variants.as_ref()?);
+    fn difference(&self, site: &SiteFiles, head: &RequestHead, entry: &FileEntry, now: Instant) -> Option<Rc<FileEntry>> {
+        let (differences, store) = (self.differences.as_ref()?, site.coding.copies.as_ref()?);
         let key = self.version.key();
         let hash = dictionary::held(head.fields())?;
         let mut known = differences.known.borrow_mut();
         let mut slot = match known.iter().position(|(of, _)| *of == hash) {
             Some(at) => known.remove(at).1,
-            None => Slot::default(),
+            None => CodedVariant::default(),
         };
         if slot.check_at.is_none_or(|check_at| now >= check_at) && slot.entry.is_none() {
             slot.check_at = Some(now + FRESH);
             match store.find_difference(&key, &hash) {
-                Variant::Ready(file, length) => {
+                CompressedCopy::Ready(file, length) => {
                     let tag = self.tag(
                         entry,
                         Coding::DictionaryZstd,
@@ -115,8 +115,8 @@ impl Codings {
                     let file = Arc::new(entry::with_small_content(file, length));
                     slot.entry = Some(Rc::new(entry.coded(Coding::DictionaryZstd, tag, file)));
                 }
-                Variant::Absent => store.make_difference(&key, &hash, &entry.file),
-                Variant::Useless => {}
+                CompressedCopy::Absent => store.make_difference(&key, &hash, &entry.file),
+                CompressedCopy::Useless => {}
             }
         }
         let found = slot.entry.clone();
@@ -129,7 +129,7 @@ impl Codings {
 
     /// The variant in one of the client's preferred codings, if it exists. A missing one is ordered. Until it is made,
     /// the file is coded while it is sent, rather than sent in a less preferred coding.
-    fn best(&self, site: &SiteFiles, accepted: &Accepted, entry: &Entry, now: Instant) -> Option<Rc<Entry>> {
+    fn best(&self, site: &SiteFiles, accepted: &Accepted, entry: &FileEntry, now: Instant) -> Option<Rc<FileEntry>> {
         self.asked.set(self.asked.get().saturating_add(1));
         let allowed = &site.coding.settings.algorithms;
         let codings = [Coding::Brotli, Coding::Zstd, Coding::Gzip];
@@ -151,10 +151,10 @@ impl Codings {
         &self,
         site: &SiteFiles,
         coding: Coding,
-        entry: &Entry,
+        entry: &FileEntry,
         now: Instant,
         wanted: bool,
-    ) -> Option<Rc<Entry>> {
+    ) -> Option<Rc<FileEntry>> {
         let mut known = self.variants[coding.index()].borrow_mut();
         if known.check_at.is_none_or(|check_at| now >= check_at) {
             known.check_at = Some(now + FRESH);
@@ -163,7 +163,7 @@ impl Codings {
         let is_missing = wanted && known.entry.is_none() && !known.is_useless;
         if is_missing
             && self.asked.get() >= WORTH_MAKING
-            && let Some(store) = &site.coding.variants
+            && let Some(store) = &site.coding.copies
         {
             store.make(&self.version.key(), coding, &entry.file);
         }
@@ -171,7 +171,7 @@ impl Codings {
     }
 
     /// Looks for a sidecar first: an administrator's choice takes precedence.
-    fn look(&self, site: &SiteFiles, coding: Coding, entry: &Entry, known: &mut Slot) {
+    fn look(&self, site: &SiteFiles, coding: Coding, entry: &FileEntry, known: &mut CodedVariant) {
         let name = [&self.name, extension(coding)].concat();
         let is_final = known.is_tagged() || entry.etag.is_none();
         if is_final && known.sidecar.is_some() && Version::now(site.document_root(), &name) == known.sidecar {
@@ -188,7 +188,7 @@ impl Codings {
         }
     }
 
-    fn sidecar(&self, site: &SiteFiles, coding: Coding, name: &[u8], entry: &Entry) -> Option<(Entry, Version)> {
+    fn sidecar(&self, site: &SiteFiles, coding: Coding, name: &[u8], entry: &FileEntry) -> Option<(FileEntry, Version)> {
         // Most files have none, and stat(2) is cheaper than open(2).
         Version::now(site.document_root(), name)?;
         let Ok(Opened::File(regular)) = open::open(site.document_root(), name) else {
@@ -232,14 +232,14 @@ impl Codings {
     }
 
     /// The compressed copy, and whether coding is useless.
-    fn stored(&self, site: &SiteFiles, coding: Coding, entry: &Entry) -> (Option<Rc<Entry>>, bool) {
-        let Some(store) = &site.coding.variants else {
+    fn stored(&self, site: &SiteFiles, coding: Coding, entry: &FileEntry) -> (Option<Rc<FileEntry>>, bool) {
+        let Some(store) = &site.coding.copies else {
             return (None, true);
         };
         match store.find(&self.version.key(), coding) {
-            Variant::Absent => (None, false),
-            Variant::Useless => (None, true),
-            Variant::Ready(file, length) => {
+            CompressedCopy::Absent => (None, false),
+            CompressedCopy::Useless => (None, true),
+            CompressedCopy::Ready(file, length) => {
                 let tag = self.tag(entry, coding, &format!("{length:x}"));
                 let file = Arc::new(entry::with_small_content(file, length));
                 (Some(Rc::new(entry.coded(coding, tag, file))), false)
@@ -249,7 +249,7 @@ impl Codings {
 
     /// `"…-br.5a3"`: the tag of the file, the coding, and a mark that differs between variants in that coding. `None`
     /// if the file has no tag.
-    fn tag(&self, entry: &Entry, coding: Coding, variant: &str) -> Option<Vec<u8>> {
+    fn tag(&self, entry: &FileEntry, coding: Coding, variant: &str) -> Option<Vec<u8>> {
         let own = tag::opaque(entry.etag.as_ref()?);
         let coded = format!("-{}.{variant}\"", coding.as_str());
         Some([b"\"", own, coded.as_bytes()].concat())
@@ -265,7 +265,7 @@ fn extension(coding: Coding) -> &'static [u8] {
 }
 
 /// Answers a request for this file with the client's preferred variant.
-pub(crate) fn respond(site: &SiteFiles, head: &RequestHead, entry: &Rc<Entry>, now: Instant) -> Response {
+pub(crate) fn respond(site: &SiteFiles, head: &RequestHead, entry: &Rc<FileEntry>, now: Instant) -> Response {
     let Some(codings) = &entry.codings else {
         return answer::respond(head, entry);
     };
@@ -303,14 +303,14 @@ fn prefers_dictionary(accepted: &Accepted) -> bool {
 
 /// A range refers to the variant that the client holds a part of. Without such a tag it refers to the file itself:
 /// parts fetched before and after a variant was made must fit together.
-fn wants_variant(fields: &Fields, variant: &Entry) -> bool {
+fn wants_variant(fields: &Fields, variant: &FileEntry) -> bool {
     let is_meant = || variant.etag.is_some() && fields.known(Known::IfRange) == variant.etag.as_deref();
     fields.known(Known::Range).is_none() || is_meant()
 }
 
 /// A 304 if the client has any variant: RFC 9110 §13.1.2 compares weakly. The response repeats the client's tag, so
 /// that the client knows which stored response it confirms.
-fn unchanged_under_any_tag(fields: &Fields, entry: &Entry) -> Option<Response> {
+fn unchanged_under_any_tag(fields: &Fields, entry: &FileEntry) -> Option<Response> {
     fields.known(Known::IfNoneMatch)?;
     if fields.known(Known::IfMatch).is_some() || fields.known(Known::IfUnmodifiedSince).is_some() {
         return None;

@@ -25,7 +25,7 @@ const SMALL: u64 = 16 * 1024;
 
 /// A regular file, ready to send.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct FileEntry {
     pub(crate) file: Arc<OpenFile>,
     /// The field lines of a 200, without those of the protocol.
     pub(crate) head: Arc<PreparedHead>,
@@ -46,7 +46,7 @@ pub(crate) struct Entry {
     pub(super) codings: Option<Codings>,
 }
 
-impl Entry {
+impl FileEntry {
     /// Prepares a file. `path` is the requested path, `name` that of the file: they differ for an index.
     pub(super) fn new(site: &SiteFiles, path: &[u8], name: &[u8], regular: Regular) -> Self {
         let version = regular.version;

@@ -93,7 +93,7 @@ pub(crate) fn with_parts<T>(work: impl FnOnce(SharedParts<'_>) -> T) -> T {
     let pools = [pool()];
     work(SharedParts {
         pools: &pools,
-        variants: None,
+        compressed_copies: None,
     })
 }
 

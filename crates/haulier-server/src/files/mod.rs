@@ -23,15 +23,15 @@ mod tag;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use cache::{FileCache, Found};
+pub(crate) use cache::{FileCache, FoundPath};
 pub(crate) use coded::respond;
-pub(crate) use entry::{Entry, without_metadata};
+pub(crate) use entry::{FileEntry, without_metadata};
 pub(crate) use sendfile_cache::SendfileCache;
 pub use names::is_source as is_script_source;
 pub(crate) use names::{is_denied, is_hidden};
 pub(crate) use open::open_directory;
 pub(crate) use resolve::Script;
 pub(crate) use respond::{Representation, read, whole};
-pub(crate) use roots::{Name, Refused, SendRoots, Sendable};
+pub(crate) use roots::{SendfileName, Refused, SendRoots, Sendable};
 pub use settings::{CHARSET, EntityTags, FileSettings, ScriptSettings, SendfileSettings};
 pub(crate) use site_files::SiteFiles;

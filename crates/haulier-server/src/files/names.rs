@@ -23,9 +23,9 @@ const SOURCES: [&[u8]; 12] = [
     b".php8",
 ];
 
-/// Kind of a file by its name.
+/// NameKind of a file by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum NameKind {
     /// Sent unchanged.
     Plain,
     /// Run by PHP.
@@ -35,10 +35,10 @@ pub(super) enum Kind {
 }
 
 /// The kind of the last name of this path.
-pub(super) fn kind(site: &SiteFiles, path: &[u8]) -> Kind {
+pub(super) fn kind(site: &SiteFiles, path: &[u8]) -> NameKind {
     let scripts = site.scripts.as_ref();
     if scripts.is_some_and(|scripts| is_script(scripts, path)) {
-        return Kind::Script;
+        return NameKind::Script;
     }
     let trailing = path.iter().rev().take_while(|byte| matches!(byte, b'.' | b' ')).count();
     let name = &path[..path.len() - trailing];
@@ -47,7 +47,7 @@ pub(super) fn kind(site: &SiteFiles, path: &[u8]) -> Kind {
         || own
             .iter()
             .any(|extension| ends_with_any_case(name, extension.as_bytes()));
-    if looks_like_script { Kind::Source } else { Kind::Plain }
+    if looks_like_script { NameKind::Source } else { NameKind::Plain }
 }
 
 /// True for the name of a script in PHP or its distributions; such a file is never sent.

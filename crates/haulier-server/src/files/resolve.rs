@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use super::names::{self, Kind};
+use super::names::{self, NameKind};
 use super::open::{self, Opened, Regular, Version};
 use super::site_files::SiteFiles;
 
@@ -92,11 +92,11 @@ fn file(site: &SiteFiles, name: &[u8]) -> io::Result<Resolved> {
         return Ok(Resolved::Denied);
     }
     Ok(match kind {
-        Kind::Script => Resolved::Script {
+        NameKind::Script => Resolved::Script {
             version: regular.version,
             script: Script::new(site, name, &regular),
         },
-        Kind::Plain | Kind::Source => Resolved::File {
+        NameKind::Plain | NameKind::Source => Resolved::File {
             name: name.to_vec(),
             regular,
         },
@@ -104,11 +104,11 @@ fn file(site: &SiteFiles, name: &[u8]) -> io::Result<Resolved> {
 }
 
 /// True if a file of this name may be sent or run, if it exists.
-fn is_allowed(site: &SiteFiles, kind: Kind, name: &[u8]) -> bool {
+fn is_allowed(site: &SiteFiles, kind: NameKind, name: &[u8]) -> bool {
     match kind {
-        Kind::Plain => true,
-        Kind::Source => false,
-        Kind::Script => site
+        NameKind::Plain => true,
+        NameKind::Source => false,
+        NameKind::Script => site
             .scripts
             .as_ref()
             .is_some_and(|scripts| names::may_run(scripts, name)),
@@ -117,7 +117,7 @@ fn is_allowed(site: &SiteFiles, kind: Kind, name: &[u8]) -> bool {
 
 /// True if a symbolic link may lead to this path below the root. A script's source stays one under the name of a
 /// picture, and a directory of uploads stays one by another path.
-fn link_is_allowed(site: &SiteFiles, kind: Kind, real: &[u8]) -> bool {
+fn link_is_allowed(site: &SiteFiles, kind: NameKind, real: &[u8]) -> bool {
     let last = real.rsplit(|&byte| byte == b'/').next().unwrap_or(real);
     let is_never = || {
         site.scripts
@@ -125,7 +125,7 @@ fn link_is_allowed(site: &SiteFiles, kind: Kind, real: &[u8]) -> bool {
             .is_some_and(|scripts| scripts.never.iter().any(|glob| glob.matches(real)))
     };
     let same_kind = names::kind(site, real) == kind;
-    same_kind && !names::is_hidden_name(last) && (kind != Kind::Script || !is_never())
+    same_kind && !names::is_hidden_name(last) && (kind != NameKind::Script || !is_never())
 }
 
 impl Script {

@@ -12,7 +12,7 @@ use haulier_proto::field::{Fields, Known};
 use haulier_proto::head::{Method, RequestHead};
 use haulier_proto::range::{self, ByteRange, Ranges};
 
-use super::Entry;
+use super::FileEntry;
 
 /// RFC 9110 §14.2 allows a server to ignore greedy requests; media players ask for fewer.
 const MOST_RANGES: usize = 16;
@@ -39,13 +39,13 @@ pub(crate) trait Representation: Sized {
     }
 }
 
-impl Representation for &Entry {
+impl Representation for &FileEntry {
     fn file(&self) -> &Arc<OpenFile> {
         &self.file
     }
 
     fn validators(&self) -> Validators<'_> {
-        Entry::validators(self)
+        FileEntry::validators(self)
     }
 
     fn into_head(self) -> Head {
@@ -62,7 +62,7 @@ impl Representation for &Entry {
 }
 
 /// Answers a request for this file. HEAD gets the body too: the protocol announces its length and drops it.
-pub(crate) fn respond(head: &RequestHead, entry: &Entry) -> Response {
+pub(crate) fn respond(head: &RequestHead, entry: &FileEntry) -> Response {
     match head.method() {
         Method::Get | Method::Head => read(head, entry),
         Method::Options => Response::new(204, Handler::Static).with("Allow", ALLOW),

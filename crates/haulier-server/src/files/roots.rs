@@ -22,7 +22,7 @@ use rustix::io::Errno;
 
 use super::entry;
 use super::sendfile_cache::SendfileCache;
-use super::names::{self, Kind};
+use super::names::{self, NameKind};
 use super::open::{self, Opened, Regular, Root, Version};
 use super::settings::SendfileSettings;
 use super::site_files::SiteFiles;
@@ -40,7 +40,7 @@ pub(crate) struct SendRoots {
 
 /// A name by which a script refers to a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Name<'n> {
+pub(crate) enum SendfileName<'n> {
     /// A path in the file system.
     Path(&'n [u8]),
     /// A path in the file system that is always percent-encoded.
@@ -49,7 +49,7 @@ pub(crate) enum Name<'n> {
     Location(&'n [u8]),
 }
 
-impl<'n> Name<'n> {
+impl<'n> SendfileName<'n> {
     /// A number that differs between the kinds.
     pub(super) fn kind(self) -> u8 {
         match self {
@@ -121,7 +121,7 @@ impl SendRoots {
     }
 
     /// Opens the file that a script named, or takes it from `sendfile_cache`.
-    pub(crate) fn find(&self, site: &SiteFiles, name: Name<'_>, sendfile_cache: &SendfileCache) -> Result<Rc<Sendable>, Refused> {
+    pub(crate) fn find(&self, site: &SiteFiles, name: SendfileName<'_>, sendfile_cache: &SendfileCache) -> Result<Rc<Sendable>, Refused> {
         if let Some(sendable) = sendfile_cache.find(site, name) {
             return Ok(sendable);
         }
@@ -151,11 +151,11 @@ impl SendRoots {
     }
 
     /// The path that the name as written stands for. Only opening it decides whether it may be sent.
-    fn place(&self, site: &SiteFiles, name: Name<'_>) -> Option<PathBuf> {
+    fn place(&self, site: &SiteFiles, name: SendfileName<'_>) -> Option<PathBuf> {
         let spelling = spellings(name).into_iter().next()?;
         let (root, inside) = match name {
-            Name::Path(_) | Name::Encoded(_) => return Some(self.local(site, &spelling)),
-            Name::Location(_) => match mapped_root(&spelling) {
+            SendfileName::Path(_) | SendfileName::Encoded(_) => return Some(self.local(site, &spelling)),
+            SendfileName::Location(_) => match mapped_root(&spelling) {
                 Some((number, inside)) => (&self.roots.get(number)?.given, inside.to_vec()),
                 None if self.map.is_empty() => (&site.root, spelling),
                 None => self
@@ -178,12 +178,12 @@ impl SendRoots {
     }
 
     /// Opens the name as written, then percent-decoded.
-    fn open(&self, site: &SiteFiles, name: Name<'_>) -> Result<Sendable, Refused> {
+    fn open(&self, site: &SiteFiles, name: SendfileName<'_>) -> Result<Sendable, Refused> {
         let mut tried = String::new();
         for spelling in spellings(name) {
             let attempt = match name {
-                Name::Path(_) | Name::Encoded(_) => self.by_path(site, &spelling, &mut tried),
-                Name::Location(_) => self.by_location(site, &spelling, &mut tried),
+                SendfileName::Path(_) | SendfileName::Encoded(_) => self.by_path(site, &spelling, &mut tried),
+                SendfileName::Location(_) => self.by_location(site, &spelling, &mut tried),
             };
             if let Some(sendable) = attempt.map_err(Refused::Failed)? {
                 return Ok(sendable);
@@ -368,11 +368,11 @@ impl OpenRoot {
 }
 
 /// The name as written, and percent-decoded if that differs. A location may have a query.
-fn spellings(name: Name<'_>) -> Vec<Vec<u8>> {
+fn spellings(name: SendfileName<'_>) -> Vec<Vec<u8>> {
     let (written, encoded) = match name {
-        Name::Encoded(path) => return vec![percent_decode(path).collect()],
-        Name::Path(path) => (path, path),
-        Name::Location(location) => {
+        SendfileName::Encoded(path) => return vec![percent_decode(path).collect()],
+        SendfileName::Path(path) => (path, path),
+        SendfileName::Location(location) => {
             let end = location.iter().position(|&byte| byte == b'?').unwrap_or(location.len());
             (location, &location[..end])
         }
@@ -447,7 +447,7 @@ fn wrong_with(site: &SiteFiles, inside: &[u8]) -> Option<&'static str> {
     if segments.any(|segment| segment.first() == Some(&b'.')) {
         return Some("is a dotfile");
     }
-    (names::kind(site, inside) != Kind::Plain).then_some("is a script")
+    (names::kind(site, inside) != NameKind::Plain).then_some("is a script")
 }
 
 fn note(tried: &mut String, path: &[u8], why: &str) {
@@ -504,9 +504,9 @@ mod tests {
                 .map(|text| String::from_utf8(text).expect("text"))
                 .collect::<Vec<_>>()
         };
-        assert_eq!(texts(Name::Path(b"/a b")), ["/a b"]);
-        assert_eq!(texts(Name::Path(b"/a%20b?c")), ["/a%20b?c", "/a b?c"]);
-        assert_eq!(texts(Name::Location(b"/a%20b?c")), ["/a%20b?c", "/a b"]);
-        assert_eq!(texts(Name::Encoded(b"/a%20b")), ["/a b"]);
+        assert_eq!(texts(SendfileName::Path(b"/a b")), ["/a b"]);
+        assert_eq!(texts(SendfileName::Path(b"/a%20b?c")), ["/a%20b?c", "/a b?c"]);
+        assert_eq!(texts(SendfileName::Location(b"/a%20b?c")), ["/a%20b?c", "/a b"]);
+        assert_eq!(texts(SendfileName::Encoded(b"/a%20b")), ["/a b"]);
     }
 }

@@ -16,7 +16,7 @@ use std::time::SystemTime;
 
 use super::cache::SETTLED;
 use super::open::Version;
-use super::roots::{Name, Sendable};
+use super::roots::{SendfileName, Sendable};
 use super::site_files::SiteFiles;
 
 /// Calls of [`SendfileCache::age`] after which a file is opened anew.
@@ -26,24 +26,24 @@ const AGES: u8 = 2;
 #[derive(Debug)]
 pub(crate) struct SendfileCache {
     /// By hash of site and name; the entry holds both, to detect collisions.
-    slots: RefCell<HashMap<u64, Slot, foldhash::fast::RandomState>>,
+    entries: RefCell<HashMap<u64, SendfileEntry, foldhash::fast::RandomState>>,
     hasher: foldhash::fast::RandomState,
     /// Most names; the cache is cleared when full.
     most: Cell<usize>,
 }
 
 #[derive(Debug)]
-struct Slot {
+struct SendfileEntry {
     site: u32,
     /// The kind of the name, and the name.
     name: (u8, Box<[u8]>),
-    held: Option<Held>,
+    held: Option<HeldFile>,
     /// Requested since the last [`SendfileCache::age`].
     is_used: bool,
 }
 
 #[derive(Debug)]
-struct Held {
+struct HeldFile {
     /// The path the name stands for, with its symbolic links.
     place: PathBuf,
     version: Version,
@@ -56,7 +56,7 @@ impl SendfileCache {
     /// A cache of at most `most` names.
     pub(crate) fn new(most: usize) -> Self {
         Self {
-            slots: RefCell::default(),
+            entries: RefCell::default(),
             hasher: foldhash::fast::RandomState::default(),
             most: Cell::new(most),
         }
@@ -68,16 +68,16 @@ impl SendfileCache {
     }
 
     /// The file of this name, if it is open and still the same.
-    pub(super) fn find(&self, site: &SiteFiles, name: Name<'_>) -> Option<Rc<Sendable>> {
+    pub(super) fn find(&self, site: &SiteFiles, name: SendfileName<'_>) -> Option<Rc<Sendable>> {
         let key = self.key(site, name);
-        let mut slots = self.slots.borrow_mut();
-        let slot = slots.get_mut(&key).filter(|slot| slot.is_of(site, name))?;
-        slot.is_used = true;
-        let held = slot.held.as_ref()?;
+        let mut entries = self.entries.borrow_mut();
+        let entry = entries.get_mut(&key).filter(|entry| entry.is_of(site, name))?;
+        entry.is_used = true;
+        let held = entry.held.as_ref()?;
         if Version::at(&held.place) == Some(held.version) {
             return Some(Rc::clone(&held.sendable));
         }
-        slots.remove(&key);
+        entries.remove(&key);
         None
     }
 
@@ -85,20 +85,20 @@ impl SendfileCache {
     pub(super) fn note(
         &self,
         site: &SiteFiles,
-        name: Name<'_>,
+        name: SendfileName<'_>,
         sendable: &Rc<Sendable>,
         place: impl FnOnce() -> Option<PathBuf>,
     ) {
         let key = self.key(site, name);
-        let mut slots = self.slots.borrow_mut();
-        if let Some(slot) = slots.get_mut(&key).filter(|slot| slot.is_of(site, name)) {
+        let mut entries = self.entries.borrow_mut();
+        if let Some(entry) = entries.get_mut(&key).filter(|entry| entry.is_of(site, name)) {
             let version = sendable.version;
             // A file without its tag is opened anew, since the tag may be known by then.
             let is_final = !sendable.awaits_tag && version.is_settled(SETTLED, SystemTime::now());
             let place = is_final.then(place).flatten();
-            slot.held = place
+            entry.held = place
                 .filter(|place| Version::at(place) == Some(version))
-                .map(|place| Held {
+                .map(|place| HeldFile {
                     place,
                     version,
                     sendable: Rc::clone(sendable),
@@ -106,41 +106,41 @@ impl SendfileCache {
                 });
             return;
         }
-        if slots.len() >= self.most.get() {
-            slots.clear();
+        if entries.len() >= self.most.get() {
+            entries.clear();
         }
-        let slot = Slot {
+        let entry = SendfileEntry {
             site: site.number,
             name: (name.kind(), name.bytes().into()),
             held: None,
             is_used: true,
         };
-        slots.insert(key, slot);
+        entries.insert(key, entry);
     }
 
     /// Drops names unused since the last call, and files to be opened anew.
     pub(crate) fn age(&self) {
-        self.slots.borrow_mut().retain(|_, slot| {
-            slot.held.take_if(|held| {
+        self.entries.borrow_mut().retain(|_, entry| {
+            entry.held.take_if(|held| {
                 held.ages += 1;
                 held.ages >= AGES
             });
-            std::mem::take(&mut slot.is_used)
+            std::mem::take(&mut entry.is_used)
         });
     }
 
     /// Drops everything, because the process is out of descriptors; returns false if there was nothing.
     pub(crate) fn shed(&self) -> bool {
-        !std::mem::take(&mut *self.slots.borrow_mut()).is_empty()
+        !std::mem::take(&mut *self.entries.borrow_mut()).is_empty()
     }
 
-    fn key(&self, site: &SiteFiles, name: Name<'_>) -> u64 {
+    fn key(&self, site: &SiteFiles, name: SendfileName<'_>) -> u64 {
         self.hasher.hash_one((site.number, name))
     }
 }
 
-impl Slot {
-    fn is_of(&self, site: &SiteFiles, name: Name<'_>) -> bool {
+impl SendfileEntry {
+    fn is_of(&self, site: &SiteFiles, name: SendfileName<'_>) -> bool {
         self.site == site.number && self.name.0 == name.kind() && *self.name.1 == *name.bytes()
     }
 }

@@ -119,12 +119,12 @@ static DIGESTS: LazyLock<Option<Digests>> = LazyLock::new(|| Digests::start().ok
 #[derive(Debug)]
 struct Digests {
     /// `None` while a file waits or is being read.
-    known: Arc<Mutex<Known>>,
-    jobs: SyncSender<Job>,
+    known: Arc<Mutex<KnownDigests>>,
+    jobs: SyncSender<DigestJob>,
 }
 
-type Known = HashMap<Version, Option<Digest>>;
-type Job = (Version, Arc<OpenFile>);
+type KnownDigests = HashMap<Version, Option<Digest>>;
+type DigestJob = (Version, Arc<OpenFile>);
 
 impl Digests {
     fn start() -> io::Result<Self> {
@@ -158,12 +158,12 @@ impl Digests {
     }
 }
 
-fn lock(known: &Mutex<Known>) -> MutexGuard<'_, Known> {
+fn lock(known: &Mutex<KnownDigests>) -> MutexGuard<'_, KnownDigests> {
     known.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Main loop of the hashing thread.
-fn hash_all(known: &Mutex<Known>, jobs: &Receiver<Job>) {
+fn hash_all(known: &Mutex<KnownDigests>, jobs: &Receiver<DigestJob>) {
     // Linux applies this to the calling thread. If refused, hashing runs at normal priority.
     let _ = rustix::process::setpriority_process(None, 10);
     while let Ok((version, file)) = jobs.recv() {

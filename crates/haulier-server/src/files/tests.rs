@@ -9,7 +9,7 @@ use haulier_proto::head::RequestHead;
 
 use super::fixture::{Root, age, head};
 use super::respond::respond;
-use super::{Entry, FileCache, Found, SiteFiles};
+use super::{FileEntry, FileCache, FoundPath, SiteFiles};
 use crate::clock;
 use crate::pattern::glob::Glob;
 
@@ -24,19 +24,19 @@ fn found(site: &SiteFiles, path: &str) -> String {
     told(&FileCache::new(100).find(site, path.as_bytes(), clock::now()), site)
 }
 
-fn told(found: &Found, site: &SiteFiles) -> String {
+fn told(found: &FoundPath, site: &SiteFiles) -> String {
     match found {
-        Found::File(entry) => format!("file {}", content(&entry.file)),
-        Found::Script(script) => {
+        FoundPath::File(entry) => format!("file {}", content(&entry.file)),
+        FoundPath::Script(script) => {
             let file = script.filename.strip_prefix(&site.root).expect("a script in the root");
             let texts = [&script.name, &script.path_info].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
             format!("script {} + {} at {}", texts[0], texts[1], file.display())
         }
-        Found::SlashMissing => "slash missing".into(),
-        Found::Directory => "directory".into(),
-        Found::Missing => "missing".into(),
-        Found::Denied => "denied".into(),
-        Found::Failed(error) => format!("failed: {error}"),
+        FoundPath::SlashMissing => "slash missing".into(),
+        FoundPath::Directory => "directory".into(),
+        FoundPath::Missing => "missing".into(),
+        FoundPath::Denied => "denied".into(),
+        FoundPath::Failed(error) => format!("failed: {error}"),
     }
 }
 
@@ -54,9 +54,9 @@ fn assert_found(site: &SiteFiles, rows: &[(&str, &str)]) {
     }
 }
 
-fn entry(root: &Root, path: &str) -> std::rc::Rc<Entry> {
+fn entry(root: &Root, path: &str) -> std::rc::Rc<FileEntry> {
     match FileCache::new(100).find(&root.files(), path.as_bytes(), clock::now()) {
-        Found::File(entry) => entry,
+        FoundPath::File(entry) => entry,
         other => panic!("a file, not {other:?}"),
     }
 }
@@ -341,7 +341,7 @@ fn a_hit_is_the_same_entry_and_a_changed_file_another() {
     let root = Root::new().file("a.txt", "old");
     let (site, cache, now) = (root.files(), FileCache::new(100), clock::now());
     let find = |now| match cache.find(&site, b"/a.txt", now) {
-        Found::File(entry) => entry,
+        FoundPath::File(entry) => entry,
         other => panic!("a file, not {other:?}"),
     };
     let first = find(now);
@@ -437,7 +437,7 @@ fn the_cache_holds_no_more_than_it_may_and_keeps_what_is_used() {
     let root = (0..40).fold(Root::new(), |root, number| root.file(&format!("{number}.txt"), "x"));
     let (site, cache, now) = (root.files(), FileCache::new(10), clock::now());
     let find = |path: &str| match cache.find(&site, path.as_bytes(), now) {
-        Found::File(entry) => entry,
+        FoundPath::File(entry) => entry,
         other => panic!("a file, not {other:?}"),
     };
     let before = descriptors(root.path());
@@ -469,7 +469,7 @@ fn alphabet() -> Root {
     Root::new().file("abc.txt", ALPHABET)
 }
 
-fn ask(entry: &Entry, method: &str, lines: &str) -> Response {
+fn ask(entry: &FileEntry, method: &str, lines: &str) -> Response {
     let head: RequestHead = head(method, "/abc.txt", lines);
     respond(&head, entry)
 }

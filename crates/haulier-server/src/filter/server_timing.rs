@@ -28,7 +28,7 @@ pub(super) fn on_response(site: &Site, head: &RequestHead, response: &mut Respon
         return;
     }
     let Some(php) = &response.trace.backend else { return };
-    let times = Times {
+    let times = PhpTimes {
         queued: php.queued,
         busy: Arc::clone(&php.busy),
     };
@@ -88,15 +88,15 @@ fn takes_trailers(head: &RequestHead) -> bool {
     is_wanted && head.version() != Version::Http10 && head.method() != Method::Head
 }
 
-/// Times of a request in the queue and in PHP.
+/// PhpTimes of a request in the queue and in PHP.
 #[derive(Debug)]
-struct Times {
+struct PhpTimes {
     queued: Duration,
     /// Microseconds; 0 until the worker is free.
     busy: Arc<AtomicU64>,
 }
 
-impl Times {
+impl PhpTimes {
     fn is_over(&self) -> bool {
         self.busy.load(Ordering::Relaxed) > 0
     }
@@ -115,7 +115,7 @@ impl Times {
 #[derive(Debug)]
 struct Timed {
     stream: Box<dyn BodySource>,
-    times: Times,
+    times: PhpTimes,
 }
 
 impl BodySource for Timed {

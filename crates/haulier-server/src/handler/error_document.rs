@@ -8,7 +8,7 @@ use haulier_http::{Body, FileSlice, Handler, Reason, Request, RequestId, Respons
 
 use super::php::{self, PhpCall, PhpOutcome};
 use crate::answer::error_page;
-use crate::files::{Entry, Found};
+use crate::files::{FileEntry, FoundPath};
 use crate::site::Site;
 use crate::thread::Thread;
 
@@ -58,8 +58,8 @@ pub(crate) async fn apply(thread: &Thread, site: &Arc<Site>, request: &Request, 
         .files
         .find(&site.files, page.as_bytes(), thread.io.clock.coarse())
     {
-        Found::File(entry) => from_file(response, &entry),
-        Found::Script(script) => {
+        FoundPath::File(entry) => from_file(response, &entry),
+        FoundPath::Script(script) => {
             let call = PhpCall::new(script).error(response.status);
             // On the heap: every waiting request has room for this future, and such a page is rare.
             match Box::pin(php::respond(thread, site, request, &call)).await {
@@ -128,7 +128,7 @@ fn page_of_status(site: &Site, status: u16) -> Option<&str> {
     page.map(|(_, page)| page.as_str())
 }
 
-fn from_file(mut response: Response, entry: &Entry) -> Response {
+fn from_file(mut response: Response, entry: &FileEntry) -> Response {
     response.head.fields_mut().set("Content-Type", &*entry.content_type);
     response.body = FileSlice::whole(entry.file.clone()).into();
     response

@@ -11,4 +11,4 @@ pub(crate) use answer::Terms;
 pub(crate) use memo::{Memo, hints};
 pub use settings::{Compat, ImageSettings};
 pub use site::ImageSite;
-pub(crate) use site::Step;
+pub(crate) use site::RenderStep;

@@ -13,7 +13,7 @@ use haulier_proto::field::Fields;
 use haulier_store::cache::CacheKey;
 
 use super::settings::ImageSettings;
-use crate::files::Entry;
+use crate::files::FileEntry;
 
 /// The next number of a site.
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
@@ -38,18 +38,18 @@ struct Fallback {
     name: CacheKey,
 }
 
-type StepTimes = [WaitTimes; Step::ALL.len()];
+type StepTimes = [WaitTimes; RenderStep::ALL.len()];
 
 /// A step of rendering; a label in metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum RenderStep {
     Fetch,
     Decode,
     Resize,
     Encode,
 }
 
-impl Step {
+impl RenderStep {
     pub(crate) const ALL: [Self; 4] = [Self::Fetch, Self::Decode, Self::Resize, Self::Encode];
 
     pub(crate) fn as_str(self) -> &'static str {
@@ -96,7 +96,7 @@ impl ImageSite {
     }
 
     /// The request for a variant of a file of the document root.
-    pub(crate) fn variant_of_file(&self, path: &[u8], entry: &Entry, transform: Transform) -> VariantRequest {
+    pub(crate) fn variant_of_file(&self, path: &[u8], entry: &FileEntry, transform: Transform) -> VariantRequest {
         let state = entry.state();
         let etag = entry.etag.as_deref().unwrap_or(state.as_bytes());
         // The tag is equal for files of equal size and time on two machines, or one after the other; a cached variant
@@ -107,7 +107,7 @@ impl ImageSite {
     }
 
     /// The fields of responses with variants of a file: clients keep them as long as the file.
-    pub(crate) fn frame_of_file(&self, entry: &Entry) -> Fields {
+    pub(crate) fn frame_of_file(&self, entry: &FileEntry) -> Fields {
         let mut frame = self.settings.fields.clone();
         if let Some(cache_control) = entry.head.fields().get("Cache-Control") {
             frame.set("Cache-Control", cache_control);
@@ -137,7 +137,7 @@ impl ImageSite {
         &self.service
     }
 
-    /// Times of the steps of renderings, in the order of [`Step::ALL`].
+    /// Times of the steps of renderings, in the order of [`RenderStep::ALL`].
     pub(crate) fn step_times(&self) -> StepTimes {
         *self.times.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -159,7 +159,7 @@ impl Fallback {
 
 fn count(counted: &Mutex<StepTimes>, times: &ImageTimes) {
     let mut counted = counted.lock().unwrap_or_else(PoisonError::into_inner);
-    for (counted, step) in counted.iter_mut().zip(Step::ALL) {
+    for (counted, step) in counted.iter_mut().zip(RenderStep::ALL) {
         let time = step.of(times);
         counted.classes[WaitTimes::class_of(time)] += 1;
         counted.sum += time;

@@ -10,7 +10,7 @@ use haulier_php::WaitTimes;
 use haulier_proto::accept::Coding;
 
 use super::by_reason::ByReason;
-use super::times::{CLASSES, Times};
+use super::times::{CLASSES, DurationHistogram};
 use super::totals::{CodingTotals, HandlerTotals, SiteTotals};
 
 /// A number with one writer.
@@ -202,7 +202,7 @@ impl HandlerCounters {
         let coded: [u64; Coding::ALL.len()] = std::array::from_fn(|coding| self.coded[coding].get());
         HandlerTotals {
             codes: std::array::from_fn(|code| self.codes[code].get()),
-            times: Times {
+            times: DurationHistogram {
                 classes: std::array::from_fn(|class| self.classes[class].get()),
                 sum: Duration::from_nanos(self.duration.get()),
             },

@@ -8,8 +8,8 @@ use haulier_store::cache::TierStatus;
 use prometheus_client::encoding::DescriptorEncoder;
 
 use super::prometheus::{add, counter, gauge, histogram, observe, set};
-use super::{Metrics, SiteTotals, Times, Totals};
-use crate::images::{ImageSite, Step};
+use super::{Metrics, SiteTotals, DurationHistogram, Totals};
+use crate::images::{ImageSite, RenderStep};
 
 /// Counts of the image service of one site, apart from its requests ([`SiteTotals::images`]).
 #[derive(Debug)]
@@ -26,14 +26,14 @@ pub struct ImageTotals {
     pub in_memory: u64,
     /// Status of the worker processes; sites with the same settings share them.
     pub workers: WorkersStatus,
-    steps: [Times; Step::ALL.len()],
+    steps: [DurationHistogram; RenderStep::ALL.len()],
     tiers: Vec<TierStatus>,
 }
 
 impl ImageTotals {
     /// The steps of rendering, with their times.
-    pub fn steps(&self) -> impl Iterator<Item = (&'static str, &Times)> {
-        Step::ALL.iter().map(|step| step.as_str()).zip(&self.steps)
+    pub fn steps(&self) -> impl Iterator<Item = (&'static str, &DurationHistogram)> {
+        RenderStep::ALL.iter().map(|step| step.as_str()).zip(&self.steps)
     }
 
     /// Calls to a cache that failed.
@@ -49,7 +49,7 @@ pub(super) fn take(metrics: &Metrics) -> Vec<ImageTotals> {
         let service = images.service();
         ImageTotals {
             site,
-            steps: images.step_times().map(Times::from),
+            steps: images.step_times().map(DurationHistogram::from),
             uploaded: service.uploaded(),
             unkept: service.unkept(),
             in_background: service.background().rendered(),

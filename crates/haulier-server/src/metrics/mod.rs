@@ -31,9 +31,9 @@ use self::pools::Pools;
 pub(crate) use counters::{Counters, Finished, Http2Connection, InFlight};
 pub use haulier_http::Reason;
 pub use images::ImageTotals;
-pub use recent::{Failure, Noted, SlowRequest};
+pub use recent::{FailedRequest, Noted, SlowRequest};
 pub use stream::StreamingScript;
-pub use times::Times;
+pub use times::DurationHistogram;
 pub use totals::{CodingTotals, HandlerTotals, SiteTotals, Totals};
 pub use transfers::Transfer;
 pub(crate) use transfers::{LISTED_AFTER, UnderWay};
@@ -43,7 +43,7 @@ pub(crate) use transfers::{LISTED_AFTER, UnderWay};
 pub struct Metrics {
     served: Mutex<Served>,
     gate: Arc<Gate>,
-    streaming: Mutex<stream::Table>,
+    streaming: Mutex<stream::StreamingTable>,
     recent: recent::Recent,
     transfers: Arc<transfers::Transfers>,
     reloads: [AtomicU64; ReloadResult::ALL.len()],
@@ -239,7 +239,7 @@ impl Metrics {
 
     /// The last failed requests, newest first.
     #[must_use]
-    pub fn failures(&self) -> Vec<Failure> {
+    pub fn failures(&self) -> Vec<FailedRequest> {
         self.recent.failures()
     }
 

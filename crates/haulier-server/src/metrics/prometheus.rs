@@ -12,7 +12,7 @@ use prometheus_client::registry::Registry;
 
 use super::images::{self, ImageTotals};
 use super::process::Process;
-use super::{HandlerTotals, Metrics, ReloadResult, SiteTotals, Times, Totals};
+use super::{HandlerTotals, Metrics, ReloadResult, SiteTotals, DurationHistogram, Totals};
 use crate::access_log::LOST;
 
 /// The site label of requests without a site. No site can have this name.
@@ -21,7 +21,7 @@ const CODES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 pub(super) fn encode(metrics: &Metrics) -> String {
     let mut registry = Registry::default();
-    registry.register_collector(Box::new(Reading::take(metrics)));
+    registry.register_collector(Box::new(MetricsSnapshot::take(metrics)));
     let mut text = String::with_capacity(64 * 1024);
     // Writing to a String cannot fail.
     let _ = text::encode(&mut text, &registry);
@@ -30,9 +30,9 @@ pub(super) fn encode(metrics: &Metrics) -> String {
 
 /// All figures of one moment.
 #[derive(Debug)]
-struct Reading {
+struct MetricsSnapshot {
     totals: Totals,
-    pools: Vec<PoolReading>,
+    pools: Vec<PoolSnapshot>,
     images: Vec<ImageTotals>,
     http1_connections: u64,
     http2_connections: u64,
@@ -46,17 +46,17 @@ struct Reading {
 }
 
 #[derive(Debug)]
-struct PoolReading {
+struct PoolSnapshot {
     name: String,
     status: PoolStatus,
     servers: Vec<ExternalServer>,
     memory: Option<u64>,
 }
 
-impl Reading {
+impl MetricsSnapshot {
     fn take(metrics: &Metrics) -> Self {
         let pools = metrics.pools();
-        let pools = pools.iter().map(|pool| PoolReading {
+        let pools = pools.iter().map(|pool| PoolSnapshot {
             name: pool.settings().name.clone(),
             status: metrics.pool_status(pool),
             servers: pool.servers(),
@@ -99,7 +99,7 @@ impl Reading {
     }
 }
 
-impl Collector for Reading {
+impl Collector for MetricsSnapshot {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         let encoder = &mut encoder;
         self.encode_requests(encoder)?;
@@ -117,7 +117,7 @@ impl Collector for Reading {
     }
 }
 
-impl Reading {
+impl MetricsSnapshot {
     fn encode_requests(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let mut metric = counter(
             encoder,
@@ -175,7 +175,7 @@ impl Reading {
 
     fn encode_workers(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let mut metric = gauge(encoder, "haulier_php_workers", "PHP workers by state.")?;
-        for PoolReading { name, status, .. } in &self.pools {
+        for PoolSnapshot { name, status, .. } in &self.pools {
             let free = status.load.capacity.saturating_sub(status.load.busy) as u64;
             let (idle, starting) = if status.load.is_live { (free, 0) } else { (0, free) };
             for (state, count) in [
@@ -191,7 +191,7 @@ impl Reading {
             "haulier_php_workers_max",
             "Most requests that PHP processes at once.",
         )?;
-        for PoolReading { name, status, .. } in &self.pools {
+        for PoolSnapshot { name, status, .. } in &self.pools {
             set(&mut metric, &[("pool", name)], status.load.capacity as u64)?;
         }
         let help = "Memory of haulier's own PHP processes (PSS); 0 if the system does not report it.";
@@ -206,17 +206,17 @@ impl Reading {
 
     fn encode_queue(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let mut metric = gauge(encoder, "haulier_php_queue_length", "Requests waiting for a worker.")?;
-        for PoolReading { name, status, .. } in &self.pools {
+        for PoolSnapshot { name, status, .. } in &self.pools {
             set(&mut metric, &[("pool", name)], status.load.queued as u64)?;
         }
         let help = "Waiting time for a worker, including requests that got none.";
         let mut metric = histogram(encoder, "haulier_php_queue_wait_seconds", help)?;
-        for PoolReading { name, status, .. } in &self.pools {
+        for PoolSnapshot { name, status, .. } in &self.pools {
             observe(&mut metric, &[("pool", name)], &status.load.waits.into())?;
         }
         let help = "Time that workers spent on requests, summed over all workers.";
         let mut metric = counter(encoder, "haulier_php_busy_seconds", help)?;
-        for PoolReading { name, status, .. } in &self.pools {
+        for PoolSnapshot { name, status, .. } in &self.pools {
             add_seconds(&mut metric, &[("pool", name)], status.load.busy_time)?;
         }
         Ok(())
@@ -225,7 +225,7 @@ impl Reading {
     fn encode_exits(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
         let help = "Workers that ended, by reason; `master` is the php-cgi that starts them.";
         let mut metric = counter(encoder, "haulier_php_worker_exits", help)?;
-        for PoolReading { name, status, .. } in &self.pools {
+        for PoolSnapshot { name, status, .. } in &self.pools {
             let reasons = [
                 ("max_requests", status.counts.recycled_requests),
                 ("memory", status.counts.recycled_memory),
@@ -450,7 +450,7 @@ pub(super) fn set(metric: &mut MetricEncoder<'_>, labels: Labels<'_>, value: u64
     metric.encode_family(&labels)?.encode_gauge(&value)
 }
 
-pub(super) fn observe(metric: &mut MetricEncoder<'_>, labels: Labels<'_>, times: &Times) -> Result<(), Error> {
+pub(super) fn observe(metric: &mut MetricEncoder<'_>, labels: Labels<'_>, times: &DurationHistogram) -> Result<(), Error> {
     let sum = times.sum.as_secs_f64();
     metric
         .encode_family(&labels)?

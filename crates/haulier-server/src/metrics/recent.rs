@@ -43,7 +43,7 @@ pub struct Noted {
 
 /// A failed request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
+pub struct FailedRequest {
     pub request: Noted,
     /// One of the fixed list.
     pub reason: &'static str,
@@ -74,7 +74,7 @@ impl SlowRequest {
 #[derive(Debug, Default)]
 pub(super) struct Recent {
     /// Oldest first.
-    failures: Mutex<VecDeque<Failure>>,
+    failures: Mutex<VecDeque<FailedRequest>>,
     /// Slowest first.
     slowest: Mutex<Vec<(Instant, SlowRequest)>>,
     /// Least nanoseconds of work to enter a full list.
@@ -102,7 +102,7 @@ impl Recent {
 
     fn note_failure(&self, finished: &Finished<'_>, request: Option<&Request>, site: Option<&Site>, reason: Reason) {
         let message = finished.trace.backend.as_ref().and_then(|php| php.message.as_deref());
-        let failure = Failure {
+        let failure = FailedRequest {
             request: noted(finished, request, site),
             reason: reason.word(),
             message: message.map(|message| shortened_to(LONGEST_MESSAGE, message.as_bytes())),
@@ -136,7 +136,7 @@ impl Recent {
     }
 
     /// Newest first.
-    pub(super) fn failures(&self) -> Vec<Failure> {
+    pub(super) fn failures(&self) -> Vec<FailedRequest> {
         lock(&self.failures).iter().rev().cloned().collect()
     }
 

@@ -32,12 +32,12 @@ pub struct StreamingScript {
 
 /// All such scripts.
 #[derive(Debug, Default)]
-pub(super) struct Table {
-    entries: Vec<Entry>,
+pub(super) struct StreamingTable {
+    entries: Vec<StreamingEntry>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct StreamingEntry {
     /// Series of the site.
     site: u32,
     streamed: Streamed,
@@ -45,10 +45,10 @@ struct Entry {
     bytes: u64,
 }
 
-impl Table {
+impl StreamingTable {
     /// Notes a large body of `bytes`.
     pub(super) fn note(&mut self, site: u32, streamed: &Streamed, bytes: u64) {
-        let same = |entry: &&mut Entry| entry.site == site && entry.streamed.script == streamed.script;
+        let same = |entry: &&mut StreamingEntry| entry.site == site && entry.streamed.script == streamed.script;
         if let Some(entry) = self.entries.iter_mut().find(same) {
             entry.responses += 1;
             entry.bytes += bytes;
@@ -60,7 +60,7 @@ impl Table {
         {
             self.entries.swap_remove(least);
         }
-        self.entries.push(Entry {
+        self.entries.push(StreamingEntry {
             site,
             streamed: streamed.clone(),
             responses: 1,
@@ -109,7 +109,7 @@ mod tests {
                 .with(|settings| settings.name = "shop".into())
                 .site(),
         );
-        let mut table = Table::default();
+        let mut table = StreamingTable::default();
         table.note(site.series, &streamed("/once.php"), 3 * LARGE);
         table.note(site.series, &streamed("/twice.php"), 2 * LARGE);
         table.note(site.series, &streamed("/twice.php"), 2 * LARGE);
@@ -142,7 +142,7 @@ mod tests {
             (["video/*"], false),
         ] {
             let site = with(&types);
-            let mut table = Table::default();
+            let mut table = StreamingTable::default();
             table.note(site.series, &streamed("/a.php"), LARGE);
             let list = table.worst_first(&[site]);
             assert_eq!(list.is_empty(), is_covered, "{types:?}");
@@ -152,7 +152,7 @@ mod tests {
 
     #[test]
     fn the_list_has_an_end_and_the_least_makes_room() {
-        let mut table = Table::default();
+        let mut table = StreamingTable::default();
         for number in 0..2 * MOST as u64 {
             table.note(0, &streamed(&format!("/{number}.php")), LARGE + 1 + number);
         }

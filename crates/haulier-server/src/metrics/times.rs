@@ -6,7 +6,7 @@ use haulier_php::WaitTimes;
 
 /// Counts of durations by class of [`WaitTimes::BOUNDS`], and their sum.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Times {
+pub struct DurationHistogram {
     /// Not cumulative; the last class holds durations above every bound.
     pub classes: [u64; CLASSES],
     /// Sum of all durations.
@@ -15,7 +15,7 @@ pub struct Times {
 
 pub(super) const CLASSES: usize = WaitTimes::BOUNDS.len() + 1;
 
-impl Times {
+impl DurationHistogram {
     /// Number of durations.
     #[must_use]
     pub fn count(&self) -> u64 {
@@ -75,7 +75,7 @@ impl Times {
     }
 }
 
-impl From<WaitTimes> for Times {
+impl From<WaitTimes> for DurationHistogram {
     fn from(waits: WaitTimes) -> Self {
         Self {
             classes: waits.classes,
@@ -88,8 +88,8 @@ impl From<WaitTimes> for Times {
 mod tests {
     use super::*;
 
-    fn times(durations: &[u64]) -> Times {
-        let mut times = Times::default();
+    fn times(durations: &[u64]) -> DurationHistogram {
+        let mut times = DurationHistogram::default();
         for &milliseconds in durations {
             let duration = Duration::from_millis(milliseconds);
             times.classes[WaitTimes::class_of(duration)] += 1;
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn nothing_has_no_quantile_and_what_is_beyond_every_bound_has_the_last_one() {
-        assert_eq!(Times::default().quantile(0.5), None);
+        assert_eq!(DurationHistogram::default().quantile(0.5), None);
         assert_eq!(times(&[90_000]).quantile(0.5), Some(Duration::from_secs(60)));
     }
 

@@ -8,7 +8,7 @@ use haulier_proto::accept::Coding;
 
 use super::by_reason::ByReason;
 use super::counters::Counters;
-use super::times::Times;
+use super::times::DurationHistogram;
 use crate::site::Site;
 
 /// All counts of a server since its start.
@@ -48,7 +48,7 @@ pub struct HandlerTotals {
     /// Responses with status 1xx to 5xx.
     pub codes: [u64; 5],
     /// From the end of the request head to the last byte given to the kernel.
-    pub times: Times,
+    pub times: DurationHistogram,
     /// Bytes sent, heads included.
     pub bytes: u64,
     /// Those of them in responses that haulier coded, by coding.

@@ -57,18 +57,18 @@ impl Transfer {
 /// The listed responses.
 #[derive(Debug, Default)]
 pub(super) struct Transfers {
-    table: Mutex<Table>,
+    table: Mutex<TransferTable>,
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct TransferTable {
     next: u64,
     /// By number, so oldest first.
     under_way: BTreeMap<u64, Arc<Transfer>>,
 }
 
 impl Transfers {
-    fn lock(&self) -> MutexGuard<'_, Table> {
+    fn lock(&self) -> MutexGuard<'_, TransferTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use haulier_http::{Peer, Request, Trace};
 
-use crate::access_log::Record;
+use crate::access_log::LogRecord;
 use crate::clock;
 use crate::metrics::Finished;
 use crate::site::Site;
@@ -64,7 +64,7 @@ impl FinishedExchange<'_> {
         let of_site = site.and_then(|site| site.settings.log.as_ref());
         let log = of_site.unwrap_or(&serving.log);
         if log.wants(status) {
-            log.write(&Record {
+            log.write(&LogRecord {
                 request,
                 site: site.map(|site| site.settings.name.as_str()),
                 peer: request.map_or(self.peer, |request| request.peer),

@@ -14,7 +14,7 @@ use haulier_proto::field::Fields;
 use haulier_proto::head::{Method, RequestHead};
 use haulier_proto::status;
 
-use crate::files::{self, SendfileCache, Name, Refused, Representation, Sendable};
+use crate::files::{self, SendfileCache, SendfileName, Refused, Representation, Sendable};
 use crate::site::{Site, send_token};
 use crate::thread::Thread;
 
@@ -31,7 +31,7 @@ pub(super) enum Handoff<'h> {
 /// One whole file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct FileHandoff<'h> {
-    name: Name<'h>,
+    name: SendfileName<'h>,
     via: Via,
     /// The type follows from the name instead of PHP's default.
     by_extension: bool,
@@ -67,10 +67,10 @@ pub(super) fn order(orders: &Fields) -> Option<Handoff<'_>> {
         return Some(order);
     }
     if let Some(location) = field("x-accel-redirect") {
-        return Some(file(Name::Location(location), Via::XAccel));
+        return Some(file(SendfileName::Location(location), Via::XAccel));
     }
     if let Some(path) = field("x-sendfile").or_else(|| field("x-lighttpd-send-file")) {
-        return Some(file(Name::Path(path), Via::XSendfile));
+        return Some(file(SendfileName::Path(path), Via::XSendfile));
     }
     let parts = field("x-sendfile2").or_else(|| field("x-lighttpd-send-file2"))?;
     Some(range_handoffs(parts).map_or(Handoff::Malformed, Handoff::Parts))
@@ -87,7 +87,7 @@ fn prelude_handoff(value: &[u8]) -> Option<Handoff<'_>> {
     let by_extension = order.strip_prefix(b"file-by-extension ");
     let path = by_extension.or_else(|| order.strip_prefix(b"file "))?;
     Some(Handoff::File(FileHandoff {
-        name: Name::Encoded(path),
+        name: SendfileName::Encoded(path),
         via: Via::Zend,
         by_extension: by_extension.is_some(),
     }))
@@ -181,7 +181,7 @@ fn respond_with_parts(
 ) -> Result<Response, Refused> {
     let mut slices = Vec::with_capacity(orders.len());
     for order in orders {
-        let sendable = opened(site, Name::Path(order.path), sendfile_cache)?;
+        let sendable = opened(site, SendfileName::Path(order.path), sendfile_cache)?;
         let file = Arc::clone(&sendable.file);
         let end = order
             .last
@@ -348,7 +348,7 @@ mod tests {
         fields
     }
 
-    fn file(name: Name<'_>, via: Via, by_extension: bool) -> Option<Handoff<'_>> {
+    fn file(name: SendfileName<'_>, via: Via, by_extension: bool) -> Option<Handoff<'_>> {
         Some(Handoff::File(FileHandoff {
             name,
             via,
@@ -359,12 +359,12 @@ mod tests {
     #[test]
     fn each_field_is_an_order_of_its_kind() {
         for (line, expected) in [
-            ("X-Sendfile: /a", file(Name::Path(b"/a"), Via::XSendfile, false)),
+            ("X-Sendfile: /a", file(SendfileName::Path(b"/a"), Via::XSendfile, false)),
             (
                 "x-lighttpd-send-file: /a",
-                file(Name::Path(b"/a"), Via::XSendfile, false),
+                file(SendfileName::Path(b"/a"), Via::XSendfile, false),
             ),
-            ("X-Accel-Redirect: /a", file(Name::Location(b"/a"), Via::XAccel, false)),
+            ("X-Accel-Redirect: /a", file(SendfileName::Location(b"/a"), Via::XAccel, false)),
             ("X-Sendfile:", None),
             ("X-Accel-Buffering: no", None),
             ("X-Sendfile2: /a", Some(Handoff::Malformed)),
@@ -388,9 +388,9 @@ mod tests {
         let head = parsed(&format!(
             "X-Haulier-Send: {token} file-by-extension /a%20b\r\nX-Sendfile: /c\r\n"
         ));
-        assert_eq!(order(&head), file(Name::Encoded(b"/a%20b"), Via::Zend, true));
+        assert_eq!(order(&head), file(SendfileName::Encoded(b"/a%20b"), Via::Zend, true));
         let head = parsed(&format!("X-Haulier-Send: {token} file /a\r\n"));
-        assert_eq!(order(&head), file(Name::Encoded(b"/a"), Via::Zend, false));
+        assert_eq!(order(&head), file(SendfileName::Encoded(b"/a"), Via::Zend, false));
         assert!(is_buffer(&parsed(&format!("X-Haulier-Send: {token} body\r\n"))));
         for value in [
             "0 file /a",
@@ -400,7 +400,7 @@ mod tests {
             token,
         ] {
             let head = parsed(&format!("X-Haulier-Send: {value}\r\nX-Sendfile: /c\r\n"));
-            assert_eq!(order(&head), file(Name::Path(b"/c"), Via::XSendfile, false), "{value}");
+            assert_eq!(order(&head), file(SendfileName::Path(b"/c"), Via::XSendfile, false), "{value}");
             assert!(!is_buffer(&head));
         }
     }

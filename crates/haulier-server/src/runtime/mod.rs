@@ -115,6 +115,6 @@ fn open_sites(server: &mut ServerSettings, metrics: &Metrics) -> Result<Vec<Arc<
 fn shared_parts(server: &ServerSettings) -> SharedParts<'_> {
     SharedParts {
         pools: &server.pools,
-        variants: server.variants.as_ref(),
+        compressed_copies: server.compressed_copies.as_ref(),
     }
 }

@@ -8,7 +8,7 @@ use super::filters::MaintenanceSwitch;
 use super::{Routes, SitePhp, SiteSettings};
 use crate::body::SpoolBudget;
 use crate::compress::SiteCoding;
-use crate::compress::store::VariantStore;
+use crate::compress::store::CompressedStore;
 use crate::files::SiteFiles;
 
 /// A site, shared by all threads.
@@ -31,7 +31,7 @@ pub(crate) struct Site {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SharedParts<'a> {
     pub(crate) pools: &'a [Arc<Pool>],
-    pub(crate) variants: Option<&'a Arc<VariantStore>>,
+    pub(crate) compressed_copies: Option<&'a Arc<CompressedStore>>,
 }
 
 impl Site {
@@ -45,7 +45,7 @@ impl Site {
             settings.development,
             &settings.compress,
             &settings.dictionary,
-            shared.variants.cloned(),
+            shared.compressed_copies.cloned(),
         ));
         let scripts = settings.php.as_ref().map(|php| php.scripts.clone());
         let headers = settings.filters.headers.clone();

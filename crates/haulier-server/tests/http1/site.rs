@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use haulier_php::{Pool, PoolKind, PoolSettings, Supervised};
-use haulier_server::access_log::{AccessLog, LogFormat, Which};
+use haulier_server::access_log::{AccessLog, LogFormat, LoggedRequests};
 use haulier_server::{FileSettings, Limits, PhpSettings, RunningServer, Server, ServerSettings, SiteSettings};
 use tempfile::TempDir;
 
@@ -50,7 +50,7 @@ impl Site {
         let log = LogLines::default();
         let mut settings = settings(root.path());
         change(&mut settings);
-        let access_log = AccessLog::new(LogFormat::Json, Which::All, Box::new(log.clone())).expect("a log");
+        let access_log = AccessLog::new(LogFormat::Json, LoggedRequests::All, Box::new(log.clone())).expect("a log");
         let server = Server::bind(settings, access_log, &mut Vec::new()).expect("a free port");
         let address = server.addresses()[0].internet().expect("an internet address");
         let server = Some(server.run().expect("threads"));

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use haulier_php::PoolStatus;
-use haulier_server::metrics::{HandlerTotals, SiteTotals, Times, Totals};
+use haulier_server::metrics::{HandlerTotals, SiteTotals, DurationHistogram, Totals};
 
 /// Seconds kept: a quarter of an hour.
 const SECONDS: usize = 900;
@@ -35,7 +35,7 @@ pub(super) struct Sample {
     pub(super) seconds: f64,
     /// Responses by handler, in the order of [`SiteTotals::handlers`], of all sites and of none.
     pub(super) requests: Vec<u64>,
-    pub(super) times: Times,
+    pub(super) times: DurationHistogram,
     pub(super) bytes: u64,
     /// Worker time saved.
     pub(super) saved: Duration,
@@ -142,7 +142,7 @@ impl PoolSample {
 /// The counters of all sites and of none, added up.
 struct Sums {
     requests: Vec<u64>,
-    times: Times,
+    times: DurationHistogram,
     bytes: u64,
     saved: Duration,
 }
@@ -151,7 +151,7 @@ impl Sums {
     fn of(totals: &Totals) -> Self {
         let mut sums = Self {
             requests: vec![0; totals.none.handlers().count()],
-            times: Times::default(),
+            times: DurationHistogram::default(),
             bytes: 0,
             saved: Duration::ZERO,
         };
@@ -280,7 +280,7 @@ mod tests {
             end: begin + Duration::from_secs(number),
             seconds: 1.0,
             requests: vec![requests, 0],
-            times: Times::default(),
+            times: DurationHistogram::default(),
             bytes: 10 * requests,
             saved: Duration::from_millis(100),
             pools: vec![PoolSample {

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
 
 use haulier_php::{ExternalServer, Pool, PoolStatus, WorkerStatus};
-use haulier_server::metrics::{Failure, Metrics, SiteTotals, SlowRequest, Totals, Transfer};
+use haulier_server::metrics::{FailedRequest, Metrics, SiteTotals, SlowRequest, Totals, Transfer};
 
 use super::history::{Range, Sample};
 use super::state::ServerState;
@@ -30,7 +30,7 @@ pub(crate) struct View {
     /// The longest-running first.
     pub(super) transfers: Vec<TransferView>,
     /// The newest first.
-    pub(super) failures: Vec<Failure>,
+    pub(super) failures: Vec<FailedRequest>,
     /// The slowest first.
     pub(super) slowest: Vec<SlowRequest>,
     /// Requests of the last minute that failed, by reason; without those that clients aborted.

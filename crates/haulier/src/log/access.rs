@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use haulier_php::User;
-use haulier_server::access_log::{AccessLog, LogFormat, Which};
+use haulier_server::access_log::{AccessLog, LogFormat, LoggedRequests};
 
 use super::file::{LogFile, Reopen};
 use super::line::LineFormat;
@@ -69,8 +69,8 @@ impl AccessLogs {
 
     fn open(&mut self, access: Access, format: Format, file: Option<&Path>) -> Result<AccessLog, LogFileError> {
         let which = match access {
-            Access::On => Which::All,
-            Access::Errors => Which::Errors,
+            Access::On => LoggedRequests::All,
+            Access::Errors => LoggedRequests::Errors,
             Access::Off => return Ok(AccessLog::off()),
         };
         match file {
@@ -97,7 +97,7 @@ impl AccessLogs {
     fn writer_of(&mut self, path: &Path) -> io::Result<&AccessLog> {
         if !self.files.contains_key(path) {
             let file = LogFile::open(path, self.reopen.clone(), self.owner.as_ref())?;
-            let log = AccessLog::new(LogFormat::Json, Which::All, Box::new(file))?;
+            let log = AccessLog::new(LogFormat::Json, LoggedRequests::All, Box::new(file))?;
             self.files.insert(path.to_owned(), log);
         }
         Ok(&self.files[path])
@@ -106,7 +106,7 @@ impl AccessLogs {
     fn writer_of_standard_error(&mut self) -> io::Result<&AccessLog> {
         let log = match self.standard_error.take() {
             Some(log) => log,
-            None => AccessLog::new(LogFormat::Json, Which::All, Box::new(io::stderr()))?,
+            None => AccessLog::new(LogFormat::Json, LoggedRequests::All, Box::new(io::stderr()))?,
         };
         Ok(self.standard_error.insert(log))
     }

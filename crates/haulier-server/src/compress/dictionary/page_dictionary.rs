@@ -35,11 +35,11 @@ pub(crate) struct PageDictionary {
     pub(crate) pages: Glob,
     /// Path and query of the page it is taken from.
     pub(crate) page: String,
-    state: Mutex<State>,
+    state: Mutex<DictionaryState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct DictionaryState {
     /// Newest first.
     dictionaries: VecDeque<Arc<Dictionary>>,
     /// The next request for the page; `None`: at once.
@@ -94,7 +94,7 @@ pub(crate) fn is_html(content_type: &[u8]) -> bool {
 }
 
 impl PageDictionary {
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, DictionaryState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

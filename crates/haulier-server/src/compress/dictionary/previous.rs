@@ -21,7 +21,7 @@ pub(crate) fn announce(site: &SiteCoding, path: &[u8], name: &[u8], size: u64, f
         .dictionary_files
         .iter()
         .any(|glob| glob.matches(path) || glob.matches(name));
-    if !is_named || site.variants.is_none() || size > MOST_DICTIONARY {
+    if !is_named || site.copies.is_none() || size > MOST_DICTIONARY {
         return false;
     }
     let Some(value) = std::str::from_utf8(path)

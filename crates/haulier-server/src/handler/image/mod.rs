@@ -25,7 +25,7 @@ use self::api::ImageRoute;
 use self::failure::{ImageFailure, refuse};
 use self::order::VariantOrder;
 use crate::context::RequestContext;
-use crate::files::Entry;
+use crate::files::FileEntry;
 use crate::images::ImageSite;
 use crate::site::Site;
 use crate::thread::Thread;

@@ -11,7 +11,7 @@ use haulier_store::Key;
 use super::failure::ImageFailure;
 use super::signature::{self, Verdict};
 use crate::context::RequestContext;
-use crate::files::Entry;
+use crate::files::FileEntry;
 use crate::images::{Compat, ImageSite, Terms, hints};
 
 /// Most unknown parameters in a query for a file (`?v=3`).
@@ -95,7 +95,7 @@ pub(super) fn of_image(context: &RequestContext<'_>, images: &ImageSite, id: &Ke
 pub(super) fn of_file(
     context: &RequestContext<'_>,
     images: &ImageSite,
-    entry: &Entry,
+    entry: &FileEntry,
     query: &[u8],
 ) -> Option<Result<VariantOrder, ImageFailure>> {
     // Known parameters are text.

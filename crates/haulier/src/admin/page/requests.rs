@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use haulier_server::metrics::{Failure, Noted, SlowRequest};
+use haulier_server::metrics::{FailedRequest, Noted, SlowRequest};
 
 use super::label::{cut, site};
 use super::table::{TableColumn, table};
@@ -47,12 +47,12 @@ fn failures(view: &View) -> String {
 }
 
 /// True if the two failures differ in nothing but their time.
-fn is_same(one: &Failure, other: &Failure) -> bool {
-    let about = |failure: &Failure| (failure.reason, failure.request.status, failure.request.site.clone());
+fn is_same(one: &FailedRequest, other: &FailedRequest) -> bool {
+    let about = |failure: &FailedRequest| (failure.reason, failure.request.status, failure.request.site.clone());
     about(one) == about(other) && one.request.request == other.request.request && one.message == other.message
 }
 
-fn described(failure: &Failure, with_message: bool) -> String {
+fn described(failure: &FailedRequest, with_message: bool) -> String {
     let mut out = named(&failure.request);
     if let Some(message) = failure.message.as_ref().filter(|_| with_message) {
         out.push_str(&unfolding(message, &failure.request.id));

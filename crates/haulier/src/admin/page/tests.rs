@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use haulier_php::{Counts, ExternalServer, FpmStatus, Load, PoolStatus, ServerStatus, Work, WorkerStatus};
-use haulier_server::metrics::{Failure, Noted, SlowRequest, Times, Totals};
+use haulier_server::metrics::{FailedRequest, Noted, SlowRequest, DurationHistogram, Totals};
 
 use super::super::history::{PoolSample, Sample};
 use super::super::state::{CertificateState, Downloads, ImageState, ServerState, SiteState, Spool, StreamingState};
@@ -128,7 +128,7 @@ fn pool(name: &str, workers: usize, busy: usize, queued: usize, text: &str) -> P
 fn busy_samples(view: &View, count: usize, pools: &[&str]) -> Vec<Sample> {
     let wave = |number: usize, step: usize| ((number * step * 7919) % 997) as u64;
     let sample = |number: usize| {
-        let mut times = Times::default();
+        let mut times = DurationHistogram::default();
         for class in 0..times.classes.len() {
             times.classes[class] = wave(number, class + 1);
         }
@@ -166,7 +166,7 @@ fn crowded(text: &str) -> View {
         status: 500,
     };
     view.failures = (0..50)
-        .map(|number| Failure {
+        .map(|number| FailedRequest {
             request: noted(number),
             reason: "php_error",
             message: Some(format!("PHP Fatal error {number}: {text} {}", "y".repeat(300))),

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use haulier_server::metrics::{SiteTotals, Times};
+use haulier_server::metrics::{SiteTotals, DurationHistogram};
 use serde::{Deserialize, Serialize};
 
 use crate::admin::totals::{requests, sum};
@@ -30,9 +30,9 @@ fn failures(site: &SiteTotals) -> u64 {
     sum(site, |handler| handler.codes[4])
 }
 
-fn times(site: &SiteTotals) -> Times {
+fn times(site: &SiteTotals) -> DurationHistogram {
     site.handlers()
-        .fold(Times::default(), |all, (_, handler)| all.and(&handler.times))
+        .fold(DurationHistogram::default(), |all, (_, handler)| all.and(&handler.times))
 }
 
 impl SiteState {
