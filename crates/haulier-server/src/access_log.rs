@@ -9,10 +9,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use haulier_http::{Peer, Reason, Request, Trace};
+use haulier_http::{Compressed, Peer, PhpTrace, Reason, Request, Trace};
 use haulier_proto::field::Known;
 use haulier_proto::text::{is_unseen, printable};
 
+use crate::clock::unix_time;
 use crate::local_time::TimeOfDay;
 use crate::password;
 
@@ -347,7 +348,7 @@ impl LogRecord<'_> {
     }
 
     fn write_json(&self, out: &mut String) {
-        let now = since_epoch();
+        let now = unix_time();
         let _ = write!(
             out,
             "{{\"ts\":{}.{:03},\"level\":\"info\",\"msg\":\"request\"",
@@ -381,35 +382,10 @@ impl LogRecord<'_> {
             let _ = write!(out, ",\"dur_ms\":{:.3}", milliseconds(took));
         }
         if let Some(php) = &self.trace.backend {
-            let busy = Duration::from_micros(php.busy.load(Ordering::Relaxed));
-            let _ = write!(
-                out,
-                ",\"php_ms\":{:.3},\"queue_ms\":{:.3}",
-                milliseconds(busy),
-                milliseconds(php.queued)
-            );
-            if let Some(client) = self.saved {
-                let _ = write!(out, ",\"client_ms\":{:.3}", milliseconds(client));
-            }
-            if let Some(pool) = &php.pool {
-                json_field(out, "pool", pool);
-            }
-            if let Some(pid) = php.pid {
-                let _ = write!(out, ",\"php_pid\":{pid}");
-            }
-            if let Some(message) = &php.message {
-                json_field(out, "php_message", message);
-            }
+            self.write_php(out, php);
         }
         if let Some(compressed) = &self.trace.compressed {
-            let _ = write!(
-                out,
-                ",\"enc\":\"{}\",\"enc_in\":{},\"enc_out\":{},\"enc_ms\":{:.3}",
-                compressed.label(),
-                compressed.taken.load(Ordering::Relaxed),
-                compressed.made.load(Ordering::Relaxed),
-                milliseconds(Duration::from_nanos(compressed.nanoseconds.load(Ordering::Relaxed)))
-            );
+            write_coding(out, compressed);
         }
         if let Some(reason) = self.reason {
             json_field(out, "reason", reason.word());
@@ -422,7 +398,7 @@ impl LogRecord<'_> {
 
     /// `ip - user [time] "GET / HTTP/1.1" 200 bytes "referer" "user agent"`, with `-` for unknown values.
     fn write_combined(&self, out: &mut String) {
-        let date = haulier_proto::date::format(since_epoch().as_secs());
+        let date = haulier_proto::date::format(unix_time().as_secs());
         // `Sun, 06 Nov 1994 08:49:37 GMT`
         let part = |range: std::ops::Range<usize>| std::str::from_utf8(&date[range]).unwrap_or_default();
         let _ = write!(
@@ -453,6 +429,28 @@ impl LogRecord<'_> {
         }
     }
 
+    fn write_php(&self, out: &mut String, php: &PhpTrace) {
+        let busy = Duration::from_micros(php.busy.load(Ordering::Relaxed));
+        let _ = write!(
+            out,
+            ",\"php_ms\":{:.3},\"queue_ms\":{:.3}",
+            milliseconds(busy),
+            milliseconds(php.queued)
+        );
+        if let Some(client) = self.saved {
+            let _ = write!(out, ",\"client_ms\":{:.3}", milliseconds(client));
+        }
+        if let Some(pool) = &php.pool {
+            json_field(out, "pool", pool);
+        }
+        if let Some(pid) = php.pid {
+            let _ = write!(out, ",\"php_pid\":{pid}");
+        }
+        if let Some(message) = &php.message {
+            json_field(out, "php_message", message);
+        }
+    }
+
     fn write_request(&self, out: &mut String, request: &Request) {
         let head = &request.head;
         let _ = write!(out, ",\"req_id\":\"{}\"", request.id);
@@ -477,10 +475,15 @@ impl LogRecord<'_> {
     }
 }
 
-fn since_epoch() -> Duration {
-    SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default()
+fn write_coding(out: &mut String, compressed: &Compressed) {
+    let _ = write!(
+        out,
+        ",\"enc\":\"{}\",\"enc_in\":{},\"enc_out\":{},\"enc_ms\":{:.3}",
+        compressed.label(),
+        compressed.taken.load(Ordering::Relaxed),
+        compressed.made.load(Ordering::Relaxed),
+        milliseconds(Duration::from_nanos(compressed.nanoseconds.load(Ordering::Relaxed)))
+    );
 }
 
 fn lossy(bytes: &[u8]) -> String {

@@ -33,9 +33,7 @@ impl Clock {
     /// Reads the clocks.
     pub(crate) fn tick(&self) {
         self.now.set(now());
-        let second = SystemTime::now()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .map_or(0, |since| since.as_secs());
+        let second = unix_time().as_secs();
         if second != self.second.replace(second) {
             let date = haulier_proto::date::format(second);
             let mut block = self.date_block.borrow_mut();
@@ -65,4 +63,15 @@ impl Clock {
 #[allow(clippy::disallowed_methods, reason = "the one place that reads the clock")]
 pub(crate) fn now() -> Instant {
     Instant::now()
+}
+
+/// The time since 1970.
+pub(crate) fn unix_time() -> Duration {
+    SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default()
+}
+
+pub(crate) fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::clock::now;
+use crate::clock::{nanoseconds, now};
 
 /// A number of requests in a period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,10 +85,6 @@ pub(crate) fn key(address: IpAddr) -> u64 {
         // The upper half. Only the loopback address begins with 32 zero bits, as IPv4 addresses do here.
         IpAddr::V6(address) => (address.to_bits() >> 64) as u64,
     }
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

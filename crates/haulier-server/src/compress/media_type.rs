@@ -36,12 +36,22 @@ const COMPRESSIBLE: [&str; 29] = [
 /// True if a body of this Content-Type gains by coding. The patterns of `types` replace the built-in list.
 #[must_use]
 pub(crate) fn is_compressible(content_type: &[u8], types: Option<&[String]>) -> bool {
-    let end = content_type.iter().position(|&byte| byte == b';');
-    let essence = content_type[..end.unwrap_or(content_type.len())].trim_ascii();
+    let essence = essence(content_type);
     match types {
         Some(types) => types.iter().any(|pattern| matches(pattern.as_bytes(), essence)),
         None => is_text(essence),
     }
+}
+
+/// True for `text/html`, with or without a charset.
+pub(crate) fn is_html(content_type: &[u8]) -> bool {
+    essence(content_type).eq_ignore_ascii_case(b"text/html")
+}
+
+/// The media type without its parameters (RFC 9110 §8.3.1).
+fn essence(content_type: &[u8]) -> &[u8] {
+    let end = content_type.iter().position(|&byte| byte == b';');
+    content_type[..end.unwrap_or(content_type.len())].trim_ascii()
 }
 
 fn is_text(essence: &[u8]) -> bool {

@@ -264,7 +264,7 @@ impl CompressedStore {
 
     /// Makes a copy and returns its length; `None` if it would not be smaller.
     fn build(&self, job: &CopyJob) -> io::Result<Option<u64>> {
-        let before = state_of(job.file.file())?;
+        let before = FileState::of(&job.file.file().metadata()?);
         let mut content = vec![0; job.file.length() as usize];
         job.file.file().read_exact_at(&mut content, 0)?;
         let (name, made) = match job.kind {
@@ -291,7 +291,7 @@ impl CompressedStore {
             return Ok(None);
         }
         // The file changed meanwhile: its content may be a mixture of old and new.
-        if state_of(job.file.file())? != before {
+        if FileState::of(&job.file.file().metadata()?) != before {
             return Err(io::Error::other("the file changed while it was read"));
         }
         let mut unfinished = name.clone();
@@ -379,18 +379,6 @@ fn seal_name(name: &OsStr) -> CacheKey {
 
 fn dictionary_name(hash: &Hash) -> OsString {
     format!("{}.dictionary", dictionary::hex(hash)).into()
-}
-
-/// Length and times, which change when the file is written to.
-fn state_of(file: &File) -> io::Result<(u64, i64, i64, i64, i64)> {
-    let metadata = file.metadata()?;
-    Ok((
-        metadata.len(),
-        metadata.mtime(),
-        metadata.mtime_nsec(),
-        metadata.ctime(),
-        metadata.ctime_nsec(),
-    ))
 }
 
 /// Main loop of the thread; ends with the store.

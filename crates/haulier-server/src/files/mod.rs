@@ -31,7 +31,7 @@ pub use names::is_source as is_script_source;
 pub(crate) use names::{is_denied, is_hidden};
 pub(crate) use open::open_directory;
 pub(crate) use resolve::Script;
-pub(crate) use respond::{Representation, read, whole};
+pub(crate) use respond::{Representation, content_range, read, whole};
 pub(crate) use roots::{SendfileName, Refused, SendRoots, Sendable};
 pub use settings::{CHARSET, EntityTags, FileSettings, ScriptSettings, SendfileSettings};
 pub(crate) use site_files::SiteFiles;

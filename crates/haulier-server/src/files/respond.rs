@@ -3,7 +3,6 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use haulier_http::{Body, FileSlice, Handler, Head, OpenFile, Parts, Piece, Response, Trace};
@@ -13,6 +12,7 @@ use haulier_proto::head::{Method, RequestHead};
 use haulier_proto::range::{self, ByteRange, Ranges};
 
 use super::FileEntry;
+use crate::clock;
 
 /// RFC 9110 §14.2 allows a server to ignore greedy requests; media players ask for fewer.
 const MOST_RANGES: usize = 16;
@@ -101,10 +101,7 @@ fn ranges(head: &RequestHead, entry: &impl Representation) -> Ranges {
 
 /// RFC 9110 §8.8.2.2: a date is a strong validator once the file cannot change within the same second.
 fn strong_validators(entry: &impl Representation) -> Validators<'_> {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default()
-        .as_secs();
+    let now = clock::unix_time().as_secs();
     let validators = entry.validators();
     let settled = |&modified: &u64| now >= modified.saturating_add(2);
     Validators {
@@ -165,7 +162,8 @@ fn prepared(status: u16, head: Head, body: Body) -> Response {
     }
 }
 
-fn content_range(range: ByteRange, length: u64) -> String {
+/// `bytes 0-99/1000` (RFC 9110 §14.4)
+pub(crate) fn content_range(range: ByteRange, length: u64) -> String {
     format!("bytes {}-{}/{length}", range.start, range.end)
 }
 

@@ -4,6 +4,7 @@
 use haulier_http::Response;
 use haulier_proto::field::Known;
 
+use crate::compress::media_type::is_html;
 use crate::site::Site;
 
 /// The hints that choose an image, by their present and former names.
@@ -16,10 +17,7 @@ pub(super) fn on_response(site: &Site, response: &mut Response) {
         return;
     }
     let fields = response.head.fields();
-    let media_type = fields.known(Known::ContentType).unwrap_or_default();
-    let is_page = media_type
-        .get(..9)
-        .is_some_and(|beginning| beginning.eq_ignore_ascii_case(b"text/html"));
+    let is_page = fields.known(Known::ContentType).is_some_and(is_html);
     if is_page && !fields.contains("Accept-CH") {
         response.head.fields_mut().append("Accept-CH", HINTS);
     }

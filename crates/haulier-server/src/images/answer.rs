@@ -131,7 +131,7 @@ fn from_memory(request: &RequestHead, bytes: &Bytes, etag: &str, heads: &Heads) 
             match range(request, bytes.len() as u64, etag) {
                 Some(Ok(range)) => {
                     head.fields_mut()
-                        .append("Content-Range", place(range, bytes.len() as u64));
+                        .append("Content-Range", files::content_range(range, bytes.len() as u64));
                     let part = bytes.slice(range.start as usize..=range.end as usize);
                     prepared(206, head, part.into())
                 }
@@ -140,11 +140,6 @@ fn from_memory(request: &RequestHead, bytes: &Bytes, etag: &str, heads: &Heads) 
             }
         }
     }
-}
-
-/// `bytes 0-99/1000` (RFC 9110 §14.4)
-pub(crate) fn place(range: ByteRange, total: u64) -> String {
-    format!("bytes {}-{}/{total}", range.start, range.end)
 }
 
 /// The response to a range that begins after the end.

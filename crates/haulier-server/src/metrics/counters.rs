@@ -12,6 +12,7 @@ use haulier_proto::accept::Coding;
 use super::by_reason::ByReason;
 use super::times::{CLASSES, DurationHistogram};
 use super::totals::{CodingTotals, HandlerTotals, SiteTotals};
+use crate::clock::nanoseconds;
 
 /// A number with one writer.
 #[derive(Debug, Default)]
@@ -210,10 +211,6 @@ impl HandlerCounters {
             coded,
         }
     }
-}
-
-fn nanoseconds(duration: Duration) -> u64 {
-    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Counts an exchange as running until it is dropped.

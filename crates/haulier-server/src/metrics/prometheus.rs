@@ -251,40 +251,24 @@ impl MetricsSnapshot {
         let help = "1 if the last connection to a server succeeded, or before the first; otherwise 0.";
         let mut metric = gauge(encoder, "haulier_upstream_up", help)?;
         for (pool, server) in servers() {
-            set(
-                &mut metric,
-                &[("pool", &pool.name), ("server", &server.status.name)],
-                u64::from(server.status.is_up),
-            )?;
+            set(&mut metric, &server_labels(pool, server), u64::from(server.status.is_up))?;
         }
         let mut metric = gauge(encoder, "haulier_upstream_connections", "Open connections to a server.")?;
         for (pool, server) in servers() {
-            set(
-                &mut metric,
-                &[("pool", &pool.name), ("server", &server.status.name)],
-                server.status.connections as u64,
-            )?;
+            set(&mut metric, &server_labels(pool, server), server.status.connections as u64)?;
         }
         let asked = || servers().filter(|(_, server)| server.is_asked);
         let help = "Busy children of a server, as it reports; 0 while it does not answer.";
         let mut metric = gauge(encoder, "haulier_upstream_active", help)?;
         for (pool, server) in asked() {
             let active = server.told.map_or(0, |told| told.active);
-            set(
-                &mut metric,
-                &[("pool", &pool.name), ("server", &server.status.name)],
-                active as u64,
-            )?;
+            set(&mut metric, &server_labels(pool, server), active as u64)?;
         }
         let help = "Connections waiting for a child of a server, as it reports; 0 while it does not answer.";
         let mut metric = gauge(encoder, "haulier_upstream_queue_length", help)?;
         for (pool, server) in asked() {
             let queued = server.told.map_or(0, |told| told.queued);
-            set(
-                &mut metric,
-                &[("pool", &pool.name), ("server", &server.status.name)],
-                queued as u64,
-            )?;
+            set(&mut metric, &server_labels(pool, server), queued as u64)?;
         }
         Ok(())
     }
@@ -408,6 +392,10 @@ fn seconds_until(moment: SystemTime) -> f64 {
 }
 
 type Labels<'l> = &'l [(&'l str, &'l str)];
+
+fn server_labels<'s>(pool: &'s PoolSnapshot, server: &'s ExternalServer) -> [(&'static str, &'s str); 2] {
+    [("pool", &pool.name), ("server", &server.status.name)]
+}
 
 /// Adds a counter; the encoder appends `_total` to its name.
 pub(super) fn counter<'e>(

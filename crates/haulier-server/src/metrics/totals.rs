@@ -115,36 +115,24 @@ impl SiteTotals {
             coding.spent += more.spent;
         }
         for (handler, more) in self.handlers.iter_mut().zip(&other.handlers) {
-            handler
-                .codes
-                .iter_mut()
-                .zip(more.codes)
-                .for_each(|(code, more)| *code += more);
+            add_each(&mut handler.codes, &more.codes);
             handler.times = handler.times.and(&more.times);
             handler.bytes += more.bytes;
-            handler
-                .coded
-                .iter_mut()
-                .zip(more.coded)
-                .for_each(|(bytes, more)| *bytes += more);
+            add_each(&mut handler.coded, &more.coded);
         }
-        self.errors
-            .0
-            .iter_mut()
-            .zip(other.errors.0)
-            .for_each(|(count, more)| *count += more);
-        self.handoffs
-            .iter_mut()
-            .zip(other.handoffs)
-            .for_each(|(count, more)| *count += more);
-        self.images
-            .iter_mut()
-            .zip(other.images)
-            .for_each(|(count, more)| *count += more);
+        add_each(&mut self.errors.0, &other.errors.0);
+        add_each(&mut self.handoffs, &other.handoffs);
+        add_each(&mut self.images, &other.images);
         self.saved += other.saved;
         // A request ends on the thread where it began, so no thread's gauge is below zero.
         self.in_flight += other.in_flight;
         self.sending += other.sending;
+    }
+}
+
+fn add_each(counts: &mut [u64], more: &[u64]) {
+    for (count, more) in counts.iter_mut().zip(more) {
+        *count += more;
     }
 }
 

@@ -15,7 +15,7 @@ use haulier_proto::field::{Fields, Known};
 use haulier_proto::head::{HeadLimits, RequestHead};
 
 use crate::clock;
-use crate::compress::dictionary::page_dictionary::is_html;
+use crate::compress::media_type::is_html;
 use crate::pipeline::{self, Handling};
 use crate::site::Site;
 use crate::thread::Thread;

@@ -15,6 +15,7 @@ use haulier_proto::head::{Method, RequestHead};
 
 use super::{DictionarySettings, hex};
 use crate::compress::codec::Dictionary;
+use crate::compress::media_type::is_html;
 use crate::pattern::glob::Glob;
 
 /// The folder of the dictionaries in every site that has some.
@@ -85,12 +86,6 @@ impl PageDictionaries {
             .find(|page_dictionary| page_dictionary.pages.matches(head.path()))
             .filter(|_| is_html)
     }
-}
-
-/// `text/html`, with or without its charset.
-pub(crate) fn is_html(content_type: &[u8]) -> bool {
-    let kind = content_type.split(|&byte| byte == b';').next().unwrap_or_default();
-    kind.trim_ascii().eq_ignore_ascii_case(b"text/html")
 }
 
 impl PageDictionary {

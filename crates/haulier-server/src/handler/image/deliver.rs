@@ -12,6 +12,7 @@ use super::order::VariantOrder;
 use super::{Started, ImageWork, wait_for};
 use crate::context::RequestContext;
 use crate::images::ImageSite;
+use crate::files;
 use crate::images::answer::{self, Terms, etag};
 use crate::site::Site;
 
@@ -146,7 +147,7 @@ async fn send(
             times,
         } => {
             let mut fields = answer::fields(&etag, format, &order.frame, terms);
-            fields.append("Content-Range", answer::place(range, total));
+            fields.append("Content-Range", files::content_range(range, total));
             with_stream(206, fields, body, times)
         }
         Opened::Beyond(total) => answer::unsatisfiable(total),
