@@ -20,7 +20,7 @@ use haulier_proto::head::RequestHead;
 use tokio::sync::Semaphore;
 
 use super::codec::{self, CodecError, Dictionary, Encoder};
-use super::file::Slow;
+use super::file::CoderPermit;
 use super::load;
 use super::policy::{self, Choice, BodyExtent};
 use super::{SiteCoding, add_vary, counted, dictionary, is_negotiable, mark, reflected};
@@ -48,7 +48,7 @@ pub(crate) struct BodyCoder {
     /// The encoder of a body that is coded piece by piece.
     encoder: Option<Box<Encoder>>,
     compressed: Arc<Compressed>,
-    _right: Option<Slow>,
+    _permit: Option<CoderPermit>,
 }
 
 /// Decides on coding a body that is still being made, and sets the fields of the response accordingly.
@@ -80,8 +80,8 @@ pub(crate) fn decide(
         Pacing::Endless => (plain?, None),
         Pacing::Fast | Pacing::Paused => dictionary::choose(site, head, status, fields, &accepted, plain)?,
     };
-    let right = match pacing {
-        Pacing::Endless => Some(Slow::take()?),
+    let permit = match pacing {
+        Pacing::Endless => Some(CoderPermit::take()?),
         Pacing::Fast | Pacing::Paused => None,
     };
     let mut coder = BodyCoder {
@@ -90,7 +90,7 @@ pub(crate) fn decide(
         pacing,
         encoder: None,
         compressed: super::compressed(choice, load),
-        _right: right,
+        _permit: permit,
     };
     if pacing != Pacing::Fast {
         // It may fail, and the body can still be sent uncoded now.

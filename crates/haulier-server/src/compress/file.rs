@@ -31,15 +31,15 @@ thread_local! {
 
 /// Permit to keep a coder while a client reads. The number per thread is limited; beyond it bodies are not coded.
 #[derive(Debug)]
-pub(super) struct Slow(());
+pub(super) struct CoderPermit(());
 
 /// Coders of one thread that wait for clients, each with a window of 128 KiB.
-const MOST_SLOW: usize = 128;
+const MOST_CODERS: usize = 128;
 
-impl Slow {
+impl CoderPermit {
     pub(super) fn take() -> Option<Self> {
         OPEN.with(|open| {
-            (open.get() < MOST_SLOW).then(|| {
+            (open.get() < MOST_CODERS).then(|| {
                 open.set(open.get() + 1);
                 Self(())
             })
@@ -47,7 +47,7 @@ impl Slow {
     }
 }
 
-impl Drop for Slow {
+impl Drop for CoderPermit {
     fn drop(&mut self) {
         OPEN.with(|open| open.set(open.get() - 1));
     }
@@ -72,20 +72,20 @@ pub(super) struct CodedFile {
     rest: FileSlice,
     encoder: Option<Encoder>,
     compressed: Arc<Compressed>,
-    _right: Slow,
+    _permit: CoderPermit,
 }
 
 impl CodedFile {
     /// Begins to code a file. It must be in the page cache, because waiting for the disk would block the thread.
     pub(super) fn begin(slice: FileSlice, choice: Choice, compressed: &Arc<Compressed>) -> Result<Self, Skip> {
         check(&slice)?;
-        let right = Slow::take().ok_or(Skip::Busy)?;
+        let permit = CoderPermit::take().ok_or(Skip::Busy)?;
         let encoder = Encoder::new(choice, Some(slice.len())).map_err(failed)?;
         Ok(Self {
             rest: slice,
             encoder: Some(encoder),
             compressed: Arc::clone(compressed),
-            _right: right,
+            _permit: permit,
         })
     }
 

@@ -4,6 +4,7 @@
 //! tag, which begins with that of the file: a client that revalidates with any of them gets a 304.
 
 use std::cell::{Cell, RefCell};
+use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -99,31 +100,26 @@ impl Codings {
         let key = self.version.key();
         let hash = dictionary::held(head.fields())?;
         let mut known = differences.known.borrow_mut();
-        let mut slot = match known.iter().position(|(of, _)| *of == hash) {
+        let mut variant = match known.iter().position(|(of, _)| *of == hash) {
             Some(at) => known.remove(at).1,
             None => CodedVariant::default(),
         };
-        if slot.check_at.is_none_or(|check_at| now >= check_at) && slot.entry.is_none() {
-            slot.check_at = Some(now + FRESH);
+        if variant.check_at.is_none_or(|check_at| now >= check_at) && variant.entry.is_none() {
+            variant.check_at = Some(now + FRESH);
             match store.find_difference(&key, &hash) {
                 CompressedCopy::Ready(file, length) => {
-                    let tag = self.tag(
-                        entry,
-                        Coding::DictionaryZstd,
-                        &format!("{:02x}{:02x}.{length:x}", hash[0], hash[1]),
-                    );
-                    let file = Arc::new(entry::with_small_content(file, length));
-                    slot.entry = Some(Rc::new(entry.coded(Coding::DictionaryZstd, tag, file)));
+                    let mark = format!("{:02x}{:02x}.{length:x}", hash[0], hash[1]);
+                    variant.entry = Some(self.copy(entry, Coding::DictionaryZstd, &mark, file, length));
                 }
                 CompressedCopy::Absent => store.make_difference(&key, &hash, &entry.file),
                 CompressedCopy::Useless => {}
             }
         }
-        let found = slot.entry.clone();
+        let found = variant.entry.clone();
         if known.len() >= MOST_DIFFERENCES {
             known.remove(0);
         }
-        known.push((hash, slot));
+        known.push((hash, variant));
         found
     }
 
@@ -240,18 +236,24 @@ impl Codings {
             CompressedCopy::Absent => (None, false),
             CompressedCopy::Useless => (None, true),
             CompressedCopy::Ready(file, length) => {
-                let tag = self.tag(entry, coding, &format!("{length:x}"));
-                let file = Arc::new(entry::with_small_content(file, length));
-                (Some(Rc::new(entry.coded(coding, tag, file))), false)
+                let mark = format!("{length:x}");
+                (Some(self.copy(entry, coding, &mark, file, length)), false)
             }
         }
     }
 
+    /// A compressed copy from the store.
+    fn copy(&self, entry: &FileEntry, coding: Coding, mark: &str, file: File, length: u64) -> Rc<FileEntry> {
+        let tag = self.tag(entry, coding, mark);
+        let file = Arc::new(entry::with_small_content(file, length));
+        Rc::new(entry.coded(coding, tag, file))
+    }
+
     /// `"…-br.5a3"`: the tag of the file, the coding, and a mark that differs between variants in that coding. `None`
     /// if the file has no tag.
-    fn tag(&self, entry: &FileEntry, coding: Coding, variant: &str) -> Option<Vec<u8>> {
+    fn tag(&self, entry: &FileEntry, coding: Coding, mark: &str) -> Option<Vec<u8>> {
         let own = tag::opaque(entry.etag.as_ref()?);
-        let coded = format!("-{}.{variant}\"", coding.as_str());
+        let coded = format!("-{}.{mark}\"", coding.as_str());
         Some([b"\"", own, coded.as_bytes()].concat())
     }
 }

@@ -121,20 +121,20 @@ pub(crate) fn on_body(
     length: Option<u64>,
     pacing: Pacing,
 ) -> Option<BodyCoder> {
-    adjust(site, request, response, Some(&Coming { length, pacing }))
+    adjust(site, request, response, Some(&UnfinishedBody { length, pacing }))
 }
 
 /// A body that is still being made.
-struct Coming {
+struct UnfinishedBody {
     /// Announced bytes.
     length: Option<u64>,
     pacing: Pacing,
 }
 
 /// The response filters in their order.
-fn adjust(site: &Site, request: &Request, response: &mut Response, coming: Option<&Coming>) -> Option<BodyCoder> {
+fn adjust(site: &Site, request: &Request, response: &mut Response, unfinished: Option<&UnfinishedBody>) -> Option<BodyCoder> {
     let Request { head, peer, .. } = request;
-    if coming.is_none() {
+    if unfinished.is_none() {
         request_id::on_response(&request.id, response);
         // Before compression: it may add trailers to the body.
         server_timing::on_response(site, head, response);
@@ -143,8 +143,8 @@ fn adjust(site: &Site, request: &Request, response: &mut Response, coming: Optio
     // The configuration overrides PHP, and its `no-transform` affects compression.
     site_headers::on_response(site, peer.tls, response);
     // Last: it depends on all other fields, and a coded body must not change.
-    match coming {
-        Some(&Coming { length, pacing }) => body_coder::decide(&site.coding, head, response, length, pacing),
+    match unfinished {
+        Some(&UnfinishedBody { length, pacing }) => body_coder::decide(&site.coding, head, response, length, pacing),
         None => {
             compress::on_response(&site.coding, head, response);
             None

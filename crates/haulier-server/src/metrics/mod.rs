@@ -31,7 +31,7 @@ use self::pools::Pools;
 pub(crate) use counters::{Counters, Finished, Http2Connection, InFlight};
 pub use haulier_http::Reason;
 pub use images::ImageTotals;
-pub use recent::{FailedRequest, Noted, SlowRequest};
+pub use recent::{FailedRequest, RequestSummary, SlowRequest};
 pub use stream::StreamingScript;
 pub use times::DurationHistogram;
 pub use totals::{CodingTotals, HandlerTotals, SiteTotals, Totals};

@@ -26,7 +26,7 @@ const LONGEST_MESSAGE: usize = 2000;
 
 /// Identity of a finished request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Noted {
+pub struct RequestSummary {
     /// The end of its exchange.
     pub at: SystemTime,
     /// The name of its site, if it has one.
@@ -44,7 +44,7 @@ pub struct Noted {
 /// A failed request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FailedRequest {
-    pub request: Noted,
+    pub request: RequestSummary,
     /// One of the fixed list.
     pub reason: &'static str,
     /// PHP's error log of the request, shortened.
@@ -54,7 +54,7 @@ pub struct FailedRequest {
 /// A slow request, by its time in PHP and in the queue before.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlowRequest {
-    pub request: Noted,
+    pub request: RequestSummary,
     /// Time in the queue for a worker.
     pub queued: Duration,
     /// Time a worker was busy with it.
@@ -91,7 +91,7 @@ impl Recent {
         let busy = Duration::from_micros(php.busy.load(Ordering::Relaxed));
         if (busy + php.queued).as_nanos() > u128::from(self.least.load(Ordering::Relaxed)) {
             let slow = SlowRequest {
-                request: noted(finished, request, site),
+                request: summary(finished, request, site),
                 queued: php.queued,
                 php: busy,
                 took: finished.took.unwrap_or_default(),
@@ -103,7 +103,7 @@ impl Recent {
     fn note_failure(&self, finished: &Finished<'_>, request: Option<&Request>, site: Option<&Site>, reason: Reason) {
         let message = finished.trace.backend.as_ref().and_then(|php| php.message.as_deref());
         let failure = FailedRequest {
-            request: noted(finished, request, site),
+            request: summary(finished, request, site),
             reason: reason.word(),
             message: message.map(|message| shortened_to(LONGEST_MESSAGE, message.as_bytes())),
         };
@@ -151,14 +151,14 @@ fn is_ours(status: u16, reason: Reason) -> bool {
     status >= 500 || !reason.is_clients()
 }
 
-fn noted(finished: &Finished<'_>, request: Option<&Request>, site: Option<&Site>) -> Noted {
+fn summary(finished: &Finished<'_>, request: Option<&Request>, site: Option<&Site>) -> RequestSummary {
     let mut words = String::new();
     if let Some(request) = request {
         words = shortened(request.head.method_name());
         words.push(' ');
         words.push_str(&shortened(request.head.target()));
     }
-    Noted {
+    RequestSummary {
         at: SystemTime::now(),
         site: site.map(|site| site.settings.name.clone()),
         request: words,

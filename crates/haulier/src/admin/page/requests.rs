@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use haulier_server::metrics::{FailedRequest, Noted, SlowRequest};
+use haulier_server::metrics::{FailedRequest, RequestSummary, SlowRequest};
 
 use super::label::{cut, site};
 use super::table::{TableColumn, table};
@@ -75,7 +75,7 @@ fn unfolding(message: &str, id: &str) -> String {
 }
 
 /// A request, with its id for the log.
-fn named(request: &Noted) -> String {
+fn named(request: &RequestSummary) -> String {
     let mut out = match request.request.as_str() {
         "" => "<i>no request</i>".to_owned(),
         words => format!("<code>{}</code>", Escaped(&cut(words))),

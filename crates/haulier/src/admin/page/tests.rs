@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use haulier_php::{Counts, ExternalServer, FpmStatus, Load, PoolStatus, ServerStatus, Work, WorkerStatus};
-use haulier_server::metrics::{FailedRequest, Noted, SlowRequest, DurationHistogram, Totals};
+use haulier_server::metrics::{FailedRequest, RequestSummary, SlowRequest, DurationHistogram, Totals};
 
 use super::super::history::{PoolSample, Sample};
 use super::super::state::{CertificateState, Downloads, ImageState, ServerState, SiteState, Spool, StreamingState};
@@ -157,7 +157,7 @@ fn busy_samples(view: &View, count: usize, pools: &[&str]) -> Vec<Sample> {
 /// A server with every kind of problem, and the most that the page can show. `text` is in every value from outside.
 fn crowded(text: &str) -> View {
     let mut view = fresh();
-    let noted = |number: u64| Noted {
+    let noted = |number: u64| RequestSummary {
         at: view.at - Duration::from_secs(number * 37),
         site: Some("shop".into()),
         request: format!("GET /products/{number}/{text}{}", "x".repeat(300)),
