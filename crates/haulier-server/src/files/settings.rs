@@ -80,7 +80,7 @@ impl Default for ScriptSettings {
 /// Files that scripts name for the server to send (X-Sendfile and similar fields).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct SendfileSettings {
-    /// Directories such files may lie in. One that does not exist yet is looked for again.
+    /// Directories of such files. A missing one is looked for again.
     pub roots: Vec<PathBuf>,
     /// Prefix of an X-Accel-Redirect → directory. If empty, such a path is one in the document root.
     pub map: Vec<(String, PathBuf)>,

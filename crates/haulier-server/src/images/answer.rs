@@ -250,7 +250,7 @@ pub(crate) fn unchanged(request: &RequestHead, etag: &str, frame: &Fields, terms
     }
     // zimg's tags had no quotes, and its clients send them so.
     let is_bare = value == etag.trim_matches('"').as_bytes();
-    // `*` matches any image, and whether there is one is not known here.
+    // `*` matches any image; whether one exists is unknown here.
     let is_named =
         value != b"*" && conditional::evaluate(asked, request.method(), &validators(etag)) == Precondition::NotModified;
     (is_bare || is_named).then(|| {

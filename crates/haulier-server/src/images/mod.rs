@@ -1,6 +1,6 @@
 //! The images of a site: its image service, with the settings and response heads that belong to it.
 //!
-//! It lies below sites, which hold an [`ImageSite`] each; requests are the business of `handler::image`.
+//! A site holds an [`ImageSite`]; `handler::image` answers the requests.
 
 pub(crate) mod answer;
 mod memo;

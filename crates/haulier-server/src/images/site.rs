@@ -1,4 +1,4 @@
-//! The images of one site: its image service, and what its HTTP face needs to know.
+//! The images of one site: its image service, with fields, presets and times for responses.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};

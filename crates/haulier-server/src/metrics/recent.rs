@@ -194,7 +194,7 @@ mod tests {
     use crate::clock::now;
     use haulier_http::{Handler, BackendTrace, Trace};
 
-    /// An exchange of a script that was busy for so many milliseconds.
+    /// An exchange of a script with this many milliseconds of PHP.
     fn php(milliseconds: u64) -> Trace {
         let mut trace = Trace::of(Handler::Php);
         trace.backend = Some(Box::new(BackendTrace {
