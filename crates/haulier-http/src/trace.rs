@@ -193,7 +193,7 @@ impl Trace {
     }
 }
 
-/// PHP's part in a response.
+/// The back end's part in a response.
 #[derive(Debug, Clone, Default)]
 pub struct BackendTrace {
     /// Time the request waited for a worker.

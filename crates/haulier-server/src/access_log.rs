@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use haulier_http::{Compressed, Peer, PhpTrace, Reason, Request, Trace};
+use haulier_http::{Compressed, Peer, BackendTrace, Reason, Request, Trace};
 use haulier_proto::field::Known;
 use haulier_proto::text::{is_unseen, printable};
 
@@ -429,7 +429,7 @@ impl LogRecord<'_> {
         }
     }
 
-    fn write_php(&self, out: &mut String, php: &PhpTrace) {
+    fn write_php(&self, out: &mut String, php: &BackendTrace) {
         let busy = Duration::from_micros(php.busy.load(Ordering::Relaxed));
         let _ = write!(
             out,

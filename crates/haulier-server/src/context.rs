@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use haulier_http::{Network, Request};
 
-use crate::files::{self, Found, Script};
+use crate::files::{self, FoundPath, Script};
 use crate::site::{PathRules, Mount, Site};
 use crate::thread::Thread;
 
@@ -42,10 +42,10 @@ impl<'a> RequestContext<'a> {
     }
 
     /// Looks up a path in the site, or in the site mounted there.
-    pub(crate) fn find(&self, path: &[u8]) -> Found {
+    pub(crate) fn find(&self, path: &[u8]) -> FoundPath {
         match self.routes.mount {
             // `deny` patterns are for paths of the outer site, mounted or not.
-            Some(_) if files::is_denied(&self.site.files, path) => Found::Denied,
+            Some(_) if files::is_denied(&self.site.files, path) => FoundPath::Denied,
             Some(mount) => match mount.inside(path) {
                 Some(inside) => self.find_mounted(mount, inside),
                 None => FoundPath::SlashMissing,
@@ -55,13 +55,13 @@ impl<'a> RequestContext<'a> {
     }
 
     /// Looks up the front controller; `None` if the site has none.
-    pub(crate) fn find_front(&self) -> Option<Found> {
+    pub(crate) fn find_front(&self) -> Option<FoundPath> {
         let front = self.owner().settings.php.as_ref()?.front.as_deref()?;
         Some(self.find_of_owner(front))
     }
 
     /// Looks up the page that replaces missing files; `None` if the site has none.
-    pub(crate) fn find_fallback(&self) -> Option<Found> {
+    pub(crate) fn find_fallback(&self) -> Option<FoundPath> {
         let page = self.owner().settings.files.fallback.as_deref()?;
         Some(self.find_of_owner(page))
     }
@@ -74,7 +74,7 @@ impl<'a> RequestContext<'a> {
     }
 
     /// Looks up a path in a mounted site. A script gets its name in the outer site.
-    fn find_mounted(&self, mount: &Mount, inside: &[u8]) -> Found {
+    fn find_mounted(&self, mount: &Mount, inside: &[u8]) -> FoundPath {
         match self.find_in(&mount.site, inside) {
             FoundPath::Script(script) => FoundPath::Script(Script {
                 name: [mount.prefix.as_bytes(), &script.name].concat(),

@@ -19,6 +19,7 @@ mod images; // the images of a site
 mod io; // sockets, deadlines, buffers
 mod listen; // bound addresses and accepted connections
 pub mod local_time;
+mod log_throttle; // one log line for many events
 pub mod metrics; // counters, recent requests, Prometheus
 mod password; // password files
 pub mod pattern; // patterns of paths, targets and host names
@@ -27,7 +28,6 @@ mod protocol; // bytes ⇄ requests and responses
 mod rate_limiter;
 mod relay; // answers of back ends become responses
 mod runtime; // one event loop for each core
-mod log_throttle;
 mod site; // host → site
 mod thread; // shared by all parts of one thread
 pub mod tls; // certificates and handshakes

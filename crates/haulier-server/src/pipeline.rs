@@ -171,8 +171,8 @@ fn choose_handler(context: &RequestContext<'_>) -> Decision {
             ControlFlow::Break(early) => early.into(),
             ControlFlow::Continue(asks_password) => run_script(context, script, asks_password),
         },
-        Found::SlashMissing => Decision::Respond(redirect::add_slash(path, context.query)),
-        Found::Directory if site.settings.files.listing => {
+        FoundPath::SlashMissing => Decision::Respond(redirect::add_slash(path, context.query)),
+        FoundPath::Directory if site.settings.files.listing => {
             Decision::Respond(listing::respond(context.owner(), context.inside(), &request.head))
         }
         FoundPath::Directory | FoundPath::Missing => front_controller(context),

@@ -49,7 +49,7 @@ pub struct ServerSettings {
     /// The PHP pools; sites refer to them by index.
     pub pools: Vec<Arc<Pool>>,
     /// The store of compressed copies; `None` keeps none.
-    pub variants: Option<Arc<VariantStore>>,
+    pub compressed_copies: Option<Arc<CompressedStore>>,
     /// The sites, in the order of the configuration.
     pub sites: Vec<SiteSettings>,
 }

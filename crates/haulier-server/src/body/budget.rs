@@ -13,11 +13,11 @@ pub(crate) struct SpoolBudget {
     /// The name of the site, for the log.
     pub(super) site: String,
     /// Memory of short pieces, and of bodies held until they can be coded whole.
-    pub(super) memory: Arc<Budget>,
+    pub(super) memory: Arc<ByteBudget>,
     /// Memory of long bodies: in pipes, and coded ones.
-    pub(super) long: Arc<Budget>,
+    pub(super) long: Arc<ByteBudget>,
     /// In files.
-    pub(super) disk: Arc<Budget>,
+    pub(super) disk: Arc<ByteBudget>,
     /// Number of bodies that found all budgets used up.
     full: AtomicU64,
 }

@@ -48,7 +48,7 @@ impl SpoolWriter {
     }
 
     /// The budget for memory of the transfer itself.
-    pub(crate) fn memory(&self) -> Arc<Budget> {
+    pub(crate) fn memory(&self) -> Arc<ByteBudget> {
         Arc::clone(&self.queue.borrow().budget.memory)
     }
 

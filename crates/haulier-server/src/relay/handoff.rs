@@ -165,7 +165,7 @@ fn respond_with_file(
 }
 
 /// Opens the file that a script named.
-fn opened(site: &Site, name: Name<'_>, sendfile_cache: &SendfileCache) -> Result<Rc<Sendable>, Refused> {
+fn opened(site: &Site, name: SendfileName<'_>, sendfile_cache: &SendfileCache) -> Result<Rc<Sendable>, Refused> {
     match &site.php {
         Some(php) => php.send_roots.find(&site.files, name, sendfile_cache),
         None => Err(Refused::Denied("the site has no scripts".to_owned())),

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use haulier_http::{
-    Answer, AnswerHead, BackendError, Body, BodySource, BrokenBody, Handler, BackendTrace, Reason, Request, Response,
+    AnswerHead, BackendAnswer, BackendError, Body, BodySource, BrokenBody, Handler, BackendTrace, Reason, Request, Response,
     Streamed, Via,
 };
 use haulier_proto::field::Fields;
@@ -58,7 +58,7 @@ impl Relay<'_> {
     ///
     /// # Errors
     /// The back end broke off, or its answer is malformed.
-    pub(crate) async fn respond<S>(&self, answer: Answer<S>) -> Result<Response, BackendError>
+    pub(crate) async fn respond<S>(&self, answer: BackendAnswer<S>) -> Result<Response, BackendError>
     where
         S: BodySource + 'static,
     {

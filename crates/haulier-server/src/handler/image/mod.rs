@@ -123,7 +123,7 @@ fn belongs_to_a_site_too(ask: &ImageRoute, path: &[u8]) -> bool {
 }
 
 /// Starts to respond with a variant of a file; `None` if the file is to be sent unchanged.
-pub(crate) fn start_file(context: &RequestContext<'_>, entry: &Entry) -> Option<Started> {
+pub(crate) fn start_file(context: &RequestContext<'_>, entry: &FileEntry) -> Option<Started> {
     let images = context.site.settings.images.as_ref()?;
     let prefix = images.settings.files.as_ref()?;
     let query = context.query.filter(|query| !query.is_empty())?;
