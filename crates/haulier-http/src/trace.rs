@@ -155,8 +155,8 @@ pub struct Trace {
     pub image_times: Option<Box<ImageTimes>>,
     /// Coding of the body while it was sent.
     pub compressed: Option<Arc<Compressed>>,
-    /// Coding of the compressed copy that was sent instead of a file.
-    pub variant: Option<Coding>,
+    /// Coding of the sidecar or compressed copy that was sent instead of a file.
+    pub file_coding: Option<Coding>,
 }
 
 impl Trace {
@@ -171,7 +171,7 @@ impl Trace {
             image: None,
             image_times: None,
             compressed: None,
-            variant: None,
+            file_coding: None,
         }
     }
 
@@ -181,7 +181,7 @@ impl Trace {
         self.compressed
             .as_ref()
             .map(|compressed| compressed.coding)
-            .or(self.variant)
+            .or(self.file_coding)
     }
 
     /// Time the client kept reading after the worker was free: the worker time that the hand-off saved. `None` without

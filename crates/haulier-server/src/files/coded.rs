@@ -290,7 +290,7 @@ pub(crate) fn respond(site: &SiteFiles, head: &RequestHead, entry: &Rc<FileEntry
     match variant {
         Some(variant) if wants_variant(fields, &variant) => {
             let mut response = answer::respond(head, &variant);
-            response.trace.variant = variant.coding.filter(|_| matches!(response.status, 200 | 206));
+            response.trace.file_coding = variant.coding.filter(|_| matches!(response.status, 200 | 206));
             response
         }
         _ => answer::respond(head, entry),

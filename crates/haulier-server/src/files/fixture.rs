@@ -88,7 +88,7 @@ pub(crate) fn open(settings: SiteSettings, series: u32) -> Site {
     with_parts(|shared| Site::open(settings, shared, series)).expect("a document root")
 }
 
-/// Parts that sites share: an idle pool, and no store of variants.
+/// Parts that sites share: an idle pool, and no compressed copies.
 pub(crate) fn with_parts<T>(work: impl FnOnce(SharedParts<'_>) -> T) -> T {
     let pools = [pool()];
     work(SharedParts {

@@ -310,7 +310,7 @@ mod tests {
         let counters = Counters::new(1);
         let mut trace = Trace::of(Handler::Static);
         counters.finish(&finished(&trace));
-        trace.variant = Some(Coding::Brotli);
+        trace.file_coding = Some(Coding::Brotli);
         counters.sent(Some(0), &trace, 30);
         counters.finish(&finished(&trace));
         let site = counters.read(Some(0));
