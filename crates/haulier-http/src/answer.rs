@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_for_the_client_or_for_the_server_or_end_here() {
+    fn lines_go_to_the_client_or_to_the_server_or_are_dropped() {
         let head = read(&[
             ("Content-Type", "text/html"),
             ("Connection", "close"),

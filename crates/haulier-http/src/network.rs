@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bits_decide_who_belongs_to_a_network() {
+    fn a_network_contains_addresses_with_its_prefix() {
         let rows = [
             ("10.0.0.0/8", "10.255.0.1", true),
             ("10.0.0.0/8", "11.0.0.1", false),
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_network_is_refused() {
+    fn text_that_is_no_network_is_refused() {
         for wrong in [
             "",
             "10.0.0.0/33",

@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_counts_on_behind_any_number_of_requests() {
+    fn the_counter_of_a_thread_never_repeats() {
         let ids = RequestIds::random();
         let first = ids.next();
         ids.next.set(ids.next.get() + (1 << 24) - 1);
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn the_word_of_a_proxy_is_taken_if_it_can_stand_anywhere() {
+    fn the_identifier_of_a_proxy_is_accepted_if_it_needs_no_escaping() {
         let long = "a".repeat(128);
         for id in [
             "1",

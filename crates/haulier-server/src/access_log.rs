@@ -621,7 +621,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_stalls_costs_lines_and_no_time() {
+    fn a_stalled_reader_costs_lines_but_no_time() {
         struct Stalled(std::sync::mpsc::Receiver<()>);
         impl Write for Stalled {
             fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_line_stands_for_those_that_were_not_written() {
+    fn one_line_counts_the_suppressed_ones() {
         let seldom = LogThrottle::new();
         let at = |seconds| seldom.due_at(Duration::from_secs(seconds));
         assert_eq!(at(0), Some(1));

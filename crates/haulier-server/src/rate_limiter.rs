@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_has_an_end() {
+    fn memory_is_bounded() {
         let limiter = limiter(1, 1, 1);
         let start = limiter.started;
         for number in 0..(SHARDS * MOST * 2) as u32 {

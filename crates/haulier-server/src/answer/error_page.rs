@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn production_says_status_and_request_id_only() {
+    fn production_shows_only_status_and_request_id() {
         let site = fixture::Root::new().site();
         let response = respond(
             502,
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn development_says_reason_help_and_messages_as_text() {
+    fn development_shows_reason_advice_and_messages_as_text() {
         let site = fixture::Root::new().with(|settings| settings.development = true).site();
         let detail = "PHP Warning: <b>x</b>\nsecond line";
         let page = text(&respond(502, Some(Reason::PhpCrashed), Some(&site), ID, Some(detail)));
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn who_sent_too_much_is_told_how_much_it_may_be() {
+    fn a_visitor_with_too_large_an_upload_is_told_the_limit() {
         let site = fixture::Root::new()
             .with(|settings| settings.limits.body = 8 << 20)
             .site();
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_server_says_when_to_come_again() {
+    fn a_busy_server_says_when_to_retry() {
         let response = respond(503, Some(Reason::PoolFull), None, ID, None);
         assert_eq!(response.head.fields().get("Retry-After"), Some(RETRY_AFTER.as_bytes()));
         let response = respond(404, None, None, ID, None);
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_opened_is_the_clients_matter_only_if_it_may_not_be_read() {
+    fn only_a_missing_or_unreadable_file_is_a_4xx() {
         let rows = [
             (Errno::ACCESS, 403),
             (Errno::MFILE, 503),

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_says_is_read() {
+    fn the_figures_of_the_kernel_are_parsed() {
         let text = "some avg10=0.12 avg60=0.05 avg300=0.01 total=123456\nfull avg10=0.00 total=7\n";
         assert_eq!(waited(text), Some(123_456));
         assert_eq!(waited(""), None);

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_is_coded_and_what_is_coded_already_is_not() {
+    fn text_is_coded_and_compressed_types_are_not() {
         for (content_type, expected) in [
             ("text/html; charset=utf-8", true),
             ("TEXT/HTML", true),
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_the_site_takes_the_place_of_ours() {
+    fn the_list_of_a_site_replaces_the_built_in_one() {
         let types = ["text/*".to_owned(), "application/x-log".to_owned(), "*+cbor".to_owned()];
         for (content_type, expected) in [
             ("text/plain;x=y", true),

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dictionary_wins_unless_the_client_likes_another_coding_better() {
+    fn a_dictionary_wins_unless_the_client_prefers_another_coding() {
         for (accept, expected) in [
             ("gzip, br, zstd, dcz", true),
             ("dcz", true),

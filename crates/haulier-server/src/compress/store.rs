@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_older_haulier_kept_is_forgotten() {
+    fn unsealed_files_of_an_older_version_are_removed() {
         let directory = tempfile::tempdir().expect("a directory");
         let kept = directory.path().join("variants");
         drop(CompressedStore::open(&kept, 1 << 20, None).expect("a store"));
@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_shrink_is_remembered_as_useless() {
+    fn a_file_that_does_not_shrink_is_remembered_as_useless() {
         let directory = tempfile::tempdir().expect("a directory");
         let store = CompressedStore::open(&directory.path().join("variants"), 1 << 20, None).expect("a store");
         let file = open_file(directory.path(), b"ab");
@@ -517,7 +517,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_go_when_there_is_no_more_room() {
+    fn the_oldest_copies_are_removed_when_the_directory_is_full() {
         let directory = tempfile::tempdir().expect("a directory");
         let kept = directory.path().join("variants");
         let store = CompressedStore::open(&kept, 1000, None).expect("a store");
@@ -536,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_others_may_write_to_is_refused() {
+    fn a_directory_writable_by_others_is_refused() {
         use std::os::unix::fs::PermissionsExt;
         let directory = tempfile::tempdir().expect("a directory");
         let shared = directory.path().join("shared");

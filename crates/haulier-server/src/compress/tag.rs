@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_that_are_not_ours_stay_as_they_are() {
+    fn other_tags_do_not_change() {
         for value in [
             &b"*"[..],
             b"\"x\", W/\"y\"",

@@ -26,7 +26,7 @@ fn fields(response: &Response) -> &Fields {
 }
 
 #[test]
-fn a_coded_body_says_its_coding_and_loses_its_strong_tag() {
+fn a_coded_body_names_its_coding_and_loses_its_strong_tag() {
     let site = Root::new().site().coding;
     let response = answered(&site, "Accept-Encoding: gzip\r\n", page(2000));
     assert_eq!(fields(&response).get("Content-Encoding"), Some(&b"gzip"[..]));
@@ -109,7 +109,7 @@ fn vary_is_added_once_and_beside_others() {
 }
 
 #[test]
-fn what_php_calls_unchanged_has_the_tag_the_client_knows() {
+fn a_304_of_php_has_the_tag_of_the_client() {
     let site = Root::new().site().coding;
     let unchanged = Response::new(304, Handler::Php).with("ETag", "\"x\"");
     let response = answered(&site, "If-None-Match: W/\"x-zstd\"\r\n", unchanged);

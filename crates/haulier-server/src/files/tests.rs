@@ -90,7 +90,7 @@ fn files_directories_and_indexes_are_found() {
 }
 
 #[test]
-fn what_is_no_regular_file_is_not_there_and_holds_nobody() {
+fn special_files_are_missing_and_block_no_thread() {
     let root = Root::new();
     let fifo = root.path().join("fifo");
     rustix::fs::mknodat(
@@ -109,7 +109,7 @@ fn what_is_no_regular_file_is_not_there_and_holds_nobody() {
 }
 
 #[test]
-fn hidden_and_denied_paths_are_neither_sent_nor_told_from_each_other() {
+fn hidden_and_denied_paths_are_refused_alike() {
     let root = Root::new()
         .file(".env", "S")
         .file(".git/config", "S")
@@ -231,7 +231,7 @@ fn rules_for_scripts_hold_with_path_info_and_as_an_index() {
 }
 
 #[test]
-fn without_php_a_script_is_nothing_that_leaves() {
+fn without_php_a_script_is_never_sent() {
     let root = Root::new()
         .file("a.php", "S")
         .file("sub/index.php", "S")
@@ -247,7 +247,7 @@ fn without_php_a_script_is_nothing_that_leaves() {
 }
 
 #[test]
-fn links_lead_inside_the_root_and_to_what_they_seem_only() {
+fn links_stay_in_the_root_and_keep_the_kind_of_file() {
     let root = Root::new()
         .file("real/a.txt", "A")
         .file("real/b.php", "")
@@ -369,7 +369,7 @@ fn a_hit_is_the_same_entry_and_a_changed_file_another() {
 }
 
 #[test]
-fn a_file_just_written_is_looked_at_every_time() {
+fn a_file_just_written_is_checked_every_time() {
     let root = Root::new().file("a.txt", "one");
     let path = root.path().join("a.txt");
     let (site, cache, now) = (root.files(), FileCache::new(100), clock::now());
@@ -402,7 +402,7 @@ fn a_better_index_takes_over() {
 }
 
 #[test]
-fn a_link_that_turns_is_noticed() {
+fn a_changed_link_is_noticed() {
     let root = Root::new()
         .file("v1/a.txt", "one")
         .file("v2/a.txt", "two")
@@ -532,7 +532,7 @@ fn a_file_comes_with_type_validators_and_the_rules_of_its_site() {
 }
 
 #[test]
-fn while_a_site_is_worked_on_browsers_ask_again() {
+fn in_development_browsers_revalidate() {
     let root = alphabet().with(|settings| settings.development = true);
     let response = ask(&entry(&root, "/abc.txt"), "GET", "");
     assert_eq!(field(&response, "Cache-Control").as_deref(), Some("no-cache"));
@@ -558,7 +558,7 @@ fn a_cache_rule_may_name_the_index_or_the_directory() {
 }
 
 #[test]
-fn small_files_lie_in_memory_and_large_ones_do_not() {
+fn small_files_are_kept_in_memory_and_large_ones_are_not() {
     let root = Root::new()
         .file("small", &"x".repeat(16 * 1024))
         .file("large", &"x".repeat(16 * 1024 + 1));

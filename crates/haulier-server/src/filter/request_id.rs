@@ -32,7 +32,7 @@ mod tests {
     }
 
     #[test]
-    fn what_php_answers_is_named_and_a_file_is_not() {
+    fn a_php_response_has_the_identifier_and_a_file_has_not() {
         let answer = || Response::new(200, Handler::Php);
         assert_eq!(named(true, answer()).as_deref(), Some("7f3a"));
         assert_eq!(named(true, answer().with(NAME, "own")).as_deref(), Some("own"));

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_site_in_development_tells_its_times_and_no_other_does() {
+    fn only_a_site_in_development_reports_times() {
         for (development, expected) in [(true, Some(&b"queue;dur=0.2, php;dur=38.0"[..])), (false, None)] {
             let site = Root::new().with(|settings| settings.development = development).site();
             let mut response = answered_by_php(38_000);
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_tells_its_cache_and_the_steps_there_were() {
+    fn an_image_reports_its_cache_and_its_steps() {
         let micros = |number| Some(Duration::from_micros(number));
         let made = ImageTimes {
             cache: micros(100),
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_php_takes_for_a_body_that_still_comes_stands_behind_it_for_those_who_take_it() {
+    fn the_time_of_an_unfinished_body_is_in_its_trailers() {
         let site = Root::new().with(|settings| settings.development = true).site();
         for (method, version, fields, is_told) in [
             ("GET", "HTTP/1.1", "TE: gzip, Trailers\r\n", true),
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_of_known_length_has_nothing_behind_it() {
+    fn a_body_of_known_length_has_no_trailers() {
         let site = Root::new().with(|settings| settings.development = true).site();
         let mut response = answered_by_php(0);
         response.body = Body::Stream(Box::new(Parts::default()));

@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_knows_best_how_long_it_is_to_be_kept() {
+    fn the_cache_control_of_an_image_takes_precedence() {
         for (handler, own, expected) in [
             (Handler::Image, Some("no-cache"), "no-cache"),
             (Handler::Image, None, "max-age=9"),

@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_image_says_what_it_is() {
+    fn a_whole_image_has_its_type_and_tag() {
         let response = respond(&image(), &head("GET", "/x", ""), &frame(), ACCEPTED);
         assert_eq!((response.status, body(&response)), (200, &b"RIFF0123WEBP"[..]));
         let fields = response.head.fields();
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_names_all_that_chose_it() {
+    fn a_response_varies_by_all_that_chose_it() {
         let image = image();
         let mut seen = std::collections::HashSet::new();
         for (accept, temporary) in [(false, false), (true, false), (true, true)] {
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_stands_in_for_a_better_one_is_not_kept_for_long() {
+    fn a_temporary_image_is_cached_for_a_short_time() {
         for (usual, expected) in [
             ("public, max-age=31536000, immutable", "public, max-age=60"),
             ("Max-Age=10, s-maxage=99", "max-age=10"),
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_has_it_is_told_so_before_anything_is_looked_at() {
+    fn a_client_with_the_image_gets_a_304_without_a_lookup() {
         let etag = etag(&CacheKey::of(&[b"x"]));
         let bare = etag.trim_matches('"');
         for value in [etag.as_str(), bare, &format!("\"y\", W/{etag}")] {

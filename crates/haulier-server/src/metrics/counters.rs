@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_no_site_is_counted_apart_and_has_no_duration_without_a_request() {
+    fn exchanges_without_a_site_are_counted_apart() {
         let counters = Counters::new(1);
         let trace = Trace::of(Handler::Error);
         let refusal = Finished {

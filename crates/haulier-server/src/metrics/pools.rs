@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_counts_on_from_those_that_had_its_name() {
+    fn counts_of_a_pool_continue_those_of_its_predecessors() {
         let (first, second, other) = (pool("php"), pool("php"), pool("other"));
         let mut pools = Pools::default();
         pools.exchange(vec![Arc::clone(&first), Arc::clone(&other)]);
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_nobody_needs_is_not_kept_for_its_numbers() {
+    fn metrics_keep_no_unused_pool_alive() {
         let first = pool("php");
         let mut pools = Pools::default();
         pools.exchange(vec![Arc::clone(&first)]);

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_of_ours_are_kept_newest_first_and_mistakes_of_clients_are_not() {
+    fn failures_of_the_server_are_kept_newest_first() {
         let recent = Recent::default();
         let trace = php(1);
         for (status, reason) in [
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_long_is_shortened_between_letters() {
+    fn long_text_is_cut_between_characters() {
         assert_eq!(shortened(b"/short"), "/short");
         let long = "é".repeat(LONGEST);
         let short = shortened(&long.as_bytes()[1..]);

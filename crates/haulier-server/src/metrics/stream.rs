@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_rule_covers_by_now_is_no_longer_in_the_list() {
+    fn scripts_covered_by_a_rule_leave_the_list() {
         let with = |types: &[&str]| {
             let types = types.iter().map(|&kind| kind.to_owned()).collect();
             let rule = OffloadSettings {
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_has_an_end_and_the_least_makes_room() {
+    fn the_list_is_bounded_and_the_least_makes_room() {
         let mut table = StreamingTable::default();
         for number in 0..2 * MOST as u64 {
             table.note(0, &streamed(&format!("/{number}.php")), LARGE + 1 + number);

@@ -111,13 +111,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_no_quantile_and_what_is_beyond_every_bound_has_the_last_one() {
+    fn an_empty_histogram_has_no_quantile_and_the_last_bound_is_the_largest() {
         assert_eq!(DurationHistogram::default().quantile(0.5), None);
         assert_eq!(times(&[90_000]).quantile(0.5), Some(Duration::from_secs(60)));
     }
 
     #[test]
-    fn what_came_since_an_earlier_reading_is_the_difference() {
+    fn since_subtracts_an_earlier_snapshot() {
         let (earlier, later) = (times(&[1, 30]), times(&[1, 30, 30, 700]));
         assert_eq!(later.since(&earlier), times(&[30, 700]));
         assert_eq!(earlier.and(&times(&[30, 700])), later);

@@ -152,7 +152,7 @@ mod tests {
     use crate::clock::now;
 
     #[test]
-    fn a_transfer_is_listed_while_it_lasts_and_says_how_far_it_is() {
+    fn a_transfer_is_listed_with_its_progress_while_it_lasts() {
         let transfers = Arc::new(Transfers::default());
         let client = IpAddr::V4(Ipv4Addr::LOCALHOST);
         let begin = |target: &str| transfers.list_one(None, target.into(), client, Some(100), now());

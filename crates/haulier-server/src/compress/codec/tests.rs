@@ -66,7 +66,7 @@ fn whole_bodies_of_every_size_come_back() {
 }
 
 #[test]
-fn a_long_body_that_gains_nothing_comes_back() {
+fn a_long_incompressible_body_comes_back() {
     let mut state = 9_u64;
     let bytes = std::iter::repeat_with(|| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -127,7 +127,7 @@ fn no_zstd_frame_asks_for_a_window_over_8_mib() {
 }
 
 #[test]
-fn what_is_no_frame_has_no_window() {
+fn bytes_that_are_no_frame_have_no_window() {
     assert_eq!(zstd_window(b""), None);
     assert_eq!(zstd_window(b"<html>"), None);
     assert_eq!(zstd_window(&[0x28, 0xb5, 0x2f, 0xfd]), None);

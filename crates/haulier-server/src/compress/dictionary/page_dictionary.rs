@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_asked_for_at_once_and_again_after_an_hour() {
+    fn a_page_is_due_at_once_and_again_after_an_hour() {
         let page_dictionary = page_dictionary();
         let now = now();
         assert!(page_dictionary.is_due(now));
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_cannot_be_had_is_asked_for_soon_and_the_last_one_stays() {
+    fn a_failed_page_is_due_soon_and_the_last_one_stays() {
         let page_dictionary = page_dictionary();
         let now = now();
         page_dictionary.take(Some(Bytes::from_static(b"<html>")), now);
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_newest_shells_are_kept_each_once() {
+    fn only_the_newest_dictionaries_are_kept_each_once() {
         let page_dictionary = page_dictionary();
         for page in ["a", "b", "a", "c", "d", "e"] {
             page_dictionary.take(Some(Bytes::from(page.repeat(100))), now());
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_told_of_a_shell_it_does_not_have() {
+    fn a_dictionary_is_announced_to_a_client_without_it() {
         let page_dictionary = page_dictionary();
         let mut fields = Fields::new();
         page_dictionary.announce(None, &mut fields);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn html_is_known_with_and_without_charset() {
+    fn html_is_recognised_with_and_without_charset() {
         assert!(is_html(b"text/html") && is_html(b"Text/HTML; charset=UTF-8"));
         assert!(!is_html(b"text/htmlx") && !is_html(b"application/json"));
     }

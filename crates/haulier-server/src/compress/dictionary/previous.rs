@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_hash_in_a_name_is_left_open() {
+    fn a_wildcard_replaces_the_hash_in_a_name() {
         for (path, pattern) in [
             ("/app.js", "/app.js"),
             ("/a/app.3f9ab12c.js", "/a/app.*.js"),
