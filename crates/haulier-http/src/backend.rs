@@ -30,7 +30,10 @@ pub trait Backend: std::fmt::Debug {
     ///
     /// # Errors
     /// See [`BackendError`]. No part of an answer has been passed on.
-    fn send(&self, call: &BackendCall<'_, Self::Head>) -> impl Future<Output = Result<BackendAnswer<Self::Body>, BackendError>>;
+    fn send(
+        &self,
+        call: &BackendCall<'_, Self::Head>,
+    ) -> impl Future<Output = Result<BackendAnswer<Self::Body>, BackendError>>;
 
     /// Describes the error and the state of the back end in a few lines, for a developer.
     fn explain(&self, error: &BackendError) -> String;

@@ -18,8 +18,8 @@ mod response;
 mod source;
 mod trace;
 
-pub use answer::{BackendAnswer, AnswerHead, BadLength, Cost, interim_fields, is_live};
-pub use backend::{Backend, BackendError, BackendCall, Caller, RequestBody};
+pub use answer::{AnswerHead, BackendAnswer, BadLength, Cost, interim_fields, is_live};
+pub use backend::{Backend, BackendCall, BackendError, Caller, RequestBody};
 pub use body::{Body, Parts};
 pub use budget::{ByteBudget, Charge};
 pub use file::{FileSlice, OpenFile, ReadNow};
@@ -32,4 +32,4 @@ pub use request::{BodyError, Exchange, Presence, Request, Timeouts};
 pub use request_id::{RequestId, RequestIds};
 pub use response::{Head, Response};
 pub use source::{BodySource, BrokenBody, Piece, ReadInto, ReadPiece};
-pub use trace::{Compressed, Handler, ImageResult, ImageTimes, BackendTrace, Streamed, Trace, Via};
+pub use trace::{BackendTrace, Compressed, Handler, ImageResult, ImageTimes, Streamed, Trace, Via};

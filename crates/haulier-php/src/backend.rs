@@ -5,8 +5,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use haulier_http::{
-    BackendAnswer, AnswerHead, Backend, BackendError, BodySource, BrokenBody, BackendCall, Cost, Piece, ReadInto, ReadPiece, Reason,
-    interim_fields,
+    AnswerHead, Backend, BackendAnswer, BackendCall, BackendError, BodySource, BrokenBody, Cost, Piece, ReadInto,
+    ReadPiece, Reason, interim_fields,
 };
 use haulier_proto::fastcgi::CgiHead;
 use haulier_proto::fastcgi::response::Redirect;

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use haulier_http::{Compressed, Peer, BackendTrace, Reason, Request, Trace};
+use haulier_http::{BackendTrace, Compressed, Peer, Reason, Request, Trace};
 use haulier_proto::field::Known;
 use haulier_proto::text::{is_unseen, printable};
 
@@ -132,7 +132,10 @@ impl LineWriter {
     fn say_what_is_lost(&mut self) {
         let lost = std::mem::take(&mut self.lost);
         if lost > 0 {
-            tracing::warn!(lost, "access log lines were lost because their file could not be written to");
+            tracing::warn!(
+                lost,
+                "access log lines were lost because their file could not be written to"
+            );
         }
     }
 }

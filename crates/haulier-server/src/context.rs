@@ -5,7 +5,7 @@ use std::sync::Arc;
 use haulier_http::{Network, Request};
 
 use crate::files::{self, FoundPath, Script};
-use crate::site::{PathRules, Mount, Site};
+use crate::site::{Mount, PathRules, Site};
 use crate::thread::Thread;
 
 /// Number of times a request was decided. An internal pass follows a password check or a script's local redirect.

@@ -45,6 +45,6 @@ pub use rate_limiter::{Rate, RateLimiter};
 pub use runtime::{RunningServer, Server, ServerHandle};
 pub use settings::{ServerSettings, TlsSettings};
 pub use site::{
-    Canonical, FilterSettings, Login, Maintenance, MountSettings, OffloadSettings, PhpSettings, RedirectRule, RewriteRule,
-    RouteSettings, SiteLimits, SiteSettings, SpoolSettings, WithoutTls, send_token,
+    Canonical, FilterSettings, Login, Maintenance, MountSettings, OffloadSettings, PhpSettings, RedirectRule,
+    RewriteRule, RouteSettings, SiteLimits, SiteSettings, SpoolSettings, WithoutTls, send_token,
 };

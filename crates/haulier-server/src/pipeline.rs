@@ -195,7 +195,12 @@ fn front_controller(context: &RequestContext<'_>) -> Decision {
         Some(FoundPath::Script(script)) => run_script(context, script, context.routes.users.is_some()),
         Some(FoundPath::File(entry)) => {
             let now = context.thread.io.clock.coarse();
-            Decision::Respond(files::respond(&context.owner().files, &context.request.head, &entry, now))
+            Decision::Respond(files::respond(
+                &context.owner().files,
+                &context.request.head,
+                &entry,
+                now,
+            ))
         }
         Some(_) => Decision::Respond(refused(
             context.site,

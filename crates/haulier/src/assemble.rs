@@ -11,8 +11,8 @@ use haulier_php::{Pool, PoolError, PoolSettings, Spawner, StartError, Supervised
 use haulier_server::BindError;
 use haulier_server::access_log::AccessLog;
 use haulier_server::{
-    FileSettings, FilterSettings, MountSettings, PhpSettings, RouteSettings, ScriptSettings, ServerSettings,
-    SiteLimits, SiteSettings, SpoolSettings, TlsSettings, CompressedStore,
+    CompressedStore, FileSettings, FilterSettings, MountSettings, PhpSettings, RouteSettings, ScriptSettings,
+    ServerSettings, SiteLimits, SiteSettings, SpoolSettings, TlsSettings,
 };
 
 use crate::certificates::{CertificateError, CertificateManager, CertificateNeeds};

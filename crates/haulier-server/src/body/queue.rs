@@ -13,7 +13,7 @@ use haulier_http::{BrokenBody, Charge, FileSlice, OpenFile, Piece, Pipe, PipeSli
 use haulier_proto::field::Fields;
 
 use super::budget::SpoolBudget;
-use super::hold::{PieceStorage, LONGEST_SHORT_PIECE};
+use super::hold::{LONGEST_SHORT_PIECE, PieceStorage};
 use super::request::nameless;
 use super::spool::SpoolRoom;
 use crate::log_throttle::LogThrottle;

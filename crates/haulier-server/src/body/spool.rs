@@ -20,7 +20,7 @@ use tokio::task::AbortHandle;
 use super::budget::SpoolBudget;
 use super::hold::{MOST_ABANDONED, SPOOL_MEMORY};
 use super::queue::Queue;
-use super::transfer::{Uncoded, SpoolWriter, Transfer};
+use super::transfer::{SpoolWriter, Transfer, Uncoded};
 
 /// The budget and directory of a spool.
 #[derive(Debug, Clone)]

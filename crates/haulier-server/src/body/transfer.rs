@@ -21,7 +21,11 @@ pub(crate) trait Transfer {
     ///
     /// # Errors
     /// The source broke off, or its content cannot be coded.
-    fn run<S: BodySource>(self, source: &mut S, spool: &mut SpoolWriter) -> impl Future<Output = Result<(), BrokenBody>>;
+    fn run<S: BodySource>(
+        self,
+        source: &mut S,
+        spool: &mut SpoolWriter,
+    ) -> impl Future<Output = Result<(), BrokenBody>>;
 }
 
 /// The source's end of a spool.

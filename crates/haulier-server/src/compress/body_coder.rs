@@ -22,7 +22,7 @@ use tokio::sync::Semaphore;
 use super::codec::{self, CodecError, Dictionary, Encoder};
 use super::file::CoderPermit;
 use super::load;
-use super::policy::{self, Choice, BodyExtent};
+use super::policy::{self, BodyExtent, Choice};
 use super::{SiteCoding, add_vary, counted, dictionary, is_negotiable, mark, reflected};
 use crate::body::gather::bytes_of;
 use crate::body::hold::{Hold, MOST_FOR_CODING, Pacing};
@@ -164,7 +164,11 @@ async fn hold<S: BodySource>(
 
 impl BodyCoder {
     /// Codes piece by piece until the end.
-    async fn code<S: BodySource>(mut self, input: &mut Input<'_, S>, spool: &mut SpoolWriter) -> Result<(), BrokenBody> {
+    async fn code<S: BodySource>(
+        mut self,
+        input: &mut Input<'_, S>,
+        spool: &mut SpoolWriter,
+    ) -> Result<(), BrokenBody> {
         let mut encoder = match self.encoder.take() {
             Some(encoder) => encoder,
             None => self.new_encoder(input.announced)?,

@@ -30,7 +30,7 @@ use haulier_proto::field::{Fields, Known, tokens};
 use haulier_proto::head::{Method, RequestHead};
 
 use self::load::CpuLoad;
-use self::policy::{Choice, BodyExtent};
+use self::policy::{BodyExtent, Choice};
 pub(crate) use self::site_coding::SiteCoding;
 pub(crate) use self::vary::{add_vary, vary_by};
 use crate::clock;

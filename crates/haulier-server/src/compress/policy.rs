@@ -45,7 +45,12 @@ const BY_SPEED: [Coding; 3] = [Coding::Zstd, Coding::Brotli, Coding::Gzip];
 
 /// Chooses for a body; `None` if the client accepts none of the site's codings.
 #[must_use]
-pub(crate) fn choose(settings: &CompressSettings, accepted: &Accepted, extent: BodyExtent, load: CpuLoad) -> Option<Choice> {
+pub(crate) fn choose(
+    settings: &CompressSettings,
+    accepted: &Accepted,
+    extent: BodyExtent,
+    load: CpuLoad,
+) -> Option<Choice> {
     let order = match extent {
         BodyExtent::Whole(length) if length < SMALL => BY_SIZE,
         BodyExtent::Whole(length) if length < LONG && load == CpuLoad::Idle => BY_SIZE,
@@ -53,7 +58,11 @@ pub(crate) fn choose(settings: &CompressSettings, accepted: &Accepted, extent: B
     };
     let coding = best(settings, accepted, order)?;
     let level = explicit(settings, coding).unwrap_or_else(|| level(settings.level, coding, extent, load));
-    let level = if extent == BodyExtent::Endless { level.min(1) } else { level };
+    let level = if extent == BodyExtent::Endless {
+        level.min(1)
+    } else {
+        level
+    };
     Some(Choice {
         coding,
         level: level.max(i32::from(coding != Coding::Brotli)),
@@ -163,8 +172,8 @@ mod tests {
 
     #[test]
     fn size_load_and_client_decide() {
-        use CpuLoad::{Busy, Idle, Overloaded};
         use BodyExtent::{Endless, Long, Whole};
+        use CpuLoad::{Busy, Idle, Overloaded};
         for (accept, extent, load, expected) in [
             (BROWSER, Whole(4403), Idle, Some(("br", 5))),
             (BROWSER, Whole(4403), Busy, Some(("br", 5))),
@@ -207,7 +216,10 @@ mod tests {
         };
         let choice = choose(&settings, &accepted(BROWSER), BodyExtent::Whole(1000), CpuLoad::Idle);
         assert_eq!(choice.map(|choice| choice.coding), Some(Coding::Gzip));
-        assert_eq!(choose(&settings, &accepted("br"), BodyExtent::Whole(1000), CpuLoad::Idle), None);
+        assert_eq!(
+            choose(&settings, &accepted("br"), BodyExtent::Whole(1000), CpuLoad::Idle),
+            None
+        );
     }
 
     #[test]
@@ -221,7 +233,12 @@ mod tests {
             ("*", false),
         ] {
             let accepted = accepted(accept);
-            let plain = choose(&CompressSettings::default(), &accepted, BodyExtent::Whole(1000), CpuLoad::Idle);
+            let plain = choose(
+                &CompressSettings::default(),
+                &accepted,
+                BodyExtent::Whole(1000),
+                CpuLoad::Idle,
+            );
             assert_eq!(with_dictionary(plain, &accepted).is_some(), expected, "{accept}");
         }
     }

@@ -472,7 +472,10 @@ mod tests {
             assert!(matches!(store.find("one", Coding::Gzip), CompressedCopy::Absent));
             assert!(!path("one").exists());
             store.make("one", Coding::Gzip, &file);
-            assert!(matches!(settled(&store, "one", Coding::Gzip), CompressedCopy::Ready(..)));
+            assert!(matches!(
+                settled(&store, "one", Coding::Gzip),
+                CompressedCopy::Ready(..)
+            ));
         }
     }
 

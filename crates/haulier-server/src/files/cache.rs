@@ -190,7 +190,15 @@ impl FileCache {
         }
     }
 
-    fn keep(&self, site: &SiteFiles, path: &[u8], name: &[u8], what: CachedTarget, version: Version, now: Instant) -> FoundPath {
+    fn keep(
+        &self,
+        site: &SiteFiles,
+        path: &[u8],
+        name: &[u8],
+        what: CachedTarget,
+        version: Version,
+        now: Instant,
+    ) -> FoundPath {
         let found = what.clone().into();
         let unsettled = until_settled(&version);
         // Not the preferred index: a better one may have been added meanwhile.

@@ -95,7 +95,13 @@ impl Codings {
     }
 
     /// The difference from the client's version, if stored. Orders it otherwise.
-    fn difference(&self, site: &SiteFiles, head: &RequestHead, entry: &FileEntry, now: Instant) -> Option<Rc<FileEntry>> {
+    fn difference(
+        &self,
+        site: &SiteFiles,
+        head: &RequestHead,
+        entry: &FileEntry,
+        now: Instant,
+    ) -> Option<Rc<FileEntry>> {
         let (differences, store) = (self.differences.as_ref()?, site.coding.copies.as_ref()?);
         let key = self.version.key();
         let hash = dictionary::held(head.fields())?;
@@ -184,7 +190,13 @@ impl Codings {
         }
     }
 
-    fn sidecar(&self, site: &SiteFiles, coding: Coding, name: &[u8], entry: &FileEntry) -> Option<(FileEntry, Version)> {
+    fn sidecar(
+        &self,
+        site: &SiteFiles,
+        coding: Coding,
+        name: &[u8],
+        entry: &FileEntry,
+    ) -> Option<(FileEntry, Version)> {
         // Most files have none, and stat(2) is cheaper than open(2).
         Version::now(site.document_root(), name)?;
         let Ok(Opened::File(regular)) = open::open(site.document_root(), name) else {

@@ -47,7 +47,11 @@ pub(super) fn kind(site: &SiteFiles, path: &[u8]) -> NameKind {
         || own
             .iter()
             .any(|extension| ends_with_any_case(name, extension.as_bytes()));
-    if looks_like_script { NameKind::Source } else { NameKind::Plain }
+    if looks_like_script {
+        NameKind::Source
+    } else {
+        NameKind::Plain
+    }
 }
 
 /// True for the name of a script in PHP or its distributions; such a file is never sent.

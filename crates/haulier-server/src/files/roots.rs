@@ -21,9 +21,9 @@ use rustix::fs::{Mode, OFlags, Stat};
 use rustix::io::Errno;
 
 use super::entry;
-use super::sendfile_cache::SendfileCache;
 use super::names::{self, NameKind};
 use super::open::{self, Opened, Regular, Root, Version};
+use super::sendfile_cache::SendfileCache;
 use super::settings::SendfileSettings;
 use super::site_files::SiteFiles;
 use super::tag::Tag;
@@ -121,7 +121,12 @@ impl SendRoots {
     }
 
     /// Opens the file that a script named, or takes it from `sendfile_cache`.
-    pub(crate) fn find(&self, site: &SiteFiles, name: SendfileName<'_>, sendfile_cache: &SendfileCache) -> Result<Rc<Sendable>, Refused> {
+    pub(crate) fn find(
+        &self,
+        site: &SiteFiles,
+        name: SendfileName<'_>,
+        sendfile_cache: &SendfileCache,
+    ) -> Result<Rc<Sendable>, Refused> {
         if let Some(sendable) = sendfile_cache.find(site, name) {
             return Ok(sendable);
         }

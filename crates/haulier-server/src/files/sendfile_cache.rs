@@ -16,7 +16,7 @@ use std::time::SystemTime;
 
 use super::cache::SETTLED;
 use super::open::Version;
-use super::roots::{SendfileName, Sendable};
+use super::roots::{Sendable, SendfileName};
 use super::site_files::SiteFiles;
 
 /// Calls of [`SendfileCache::age`] after which a file is opened anew.

@@ -9,7 +9,11 @@ use crate::context::RequestContext;
 pub(super) fn on_request(context: &RequestContext<'_>) -> Option<Response> {
     let status = if context.routes.deny {
         404
-    } else if context.routes.allow.is_some_and(|networks| !context.comes_from(networks)) {
+    } else if context
+        .routes
+        .allow
+        .is_some_and(|networks| !context.comes_from(networks))
+    {
         403
     } else {
         return None;

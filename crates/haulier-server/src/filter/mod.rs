@@ -101,7 +101,12 @@ pub(crate) fn on_script(context: &RequestContext<'_>, script: &Script) -> Contro
 fn further_names<'s>(context: &RequestContext<'_>, script: &'s Script) -> impl Iterator<Item = Vec<u8>> + use<'s> {
     let has_more = !script.path_info.is_empty();
     let prefix = context.routes.mount.map_or("", |place| place.prefix.as_str());
-    let front = context.owner().settings.php.as_ref().and_then(|php| php.front.as_deref());
+    let front = context
+        .owner()
+        .settings
+        .php
+        .as_ref()
+        .and_then(|php| php.front.as_deref());
     let is_front = front.is_some_and(|front| script.name == [prefix, front].concat().as_bytes());
     let behind = (has_more && is_front).then(|| [prefix.as_bytes(), &script.path_info].concat());
     has_more.then(|| script.name.clone()).into_iter().chain(behind)
@@ -132,7 +137,12 @@ struct UnfinishedBody {
 }
 
 /// The response filters in their order.
-fn adjust(site: &Site, request: &Request, response: &mut Response, unfinished: Option<&UnfinishedBody>) -> Option<BodyCoder> {
+fn adjust(
+    site: &Site,
+    request: &Request,
+    response: &mut Response,
+    unfinished: Option<&UnfinishedBody>,
+) -> Option<BodyCoder> {
     let Request { head, peer, .. } = request;
     if unfinished.is_none() {
         request_id::on_response(&request.id, response);

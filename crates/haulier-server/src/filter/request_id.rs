@@ -21,7 +21,7 @@ pub(super) fn on_response(id: &RequestId, response: &mut Response) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use haulier_http::{Handler, BackendTrace};
+    use haulier_http::{BackendTrace, Handler};
 
     fn named(php: bool, response: Response) -> Option<String> {
         let mut response = response;

@@ -144,7 +144,7 @@ mod tests {
 
     use super::*;
     use crate::files::fixture::Root;
-    use haulier_http::{Handler, Parts, BackendTrace};
+    use haulier_http::{BackendTrace, Handler, Parts};
 
     fn answered_by_php(busy: u64) -> Response {
         let mut response = Response::new(200, Handler::Php);

@@ -216,9 +216,18 @@ mod tests {
             now.checked_sub(Duration::from_secs(seconds))
                 .expect("the machine is up longer than that")
         };
-        assert!(!WaitPhase::Idle.is_over(ago(15), now, &limits, None) && WaitPhase::Idle.is_over(ago(16), now, &limits, None));
-        assert!(!WaitPhase::Head.is_over(ago(10), now, &limits, None) && WaitPhase::Head.is_over(ago(11), now, &limits, None));
-        assert!(!WaitPhase::Send.is_over(ago(30), now, &limits, None) && WaitPhase::Send.is_over(ago(31), now, &limits, None));
+        assert!(
+            !WaitPhase::Idle.is_over(ago(15), now, &limits, None)
+                && WaitPhase::Idle.is_over(ago(16), now, &limits, None)
+        );
+        assert!(
+            !WaitPhase::Head.is_over(ago(10), now, &limits, None)
+                && WaitPhase::Head.is_over(ago(11), now, &limits, None)
+        );
+        assert!(
+            !WaitPhase::Send.is_over(ago(30), now, &limits, None)
+                && WaitPhase::Send.is_over(ago(31), now, &limits, None)
+        );
         assert!(!WaitPhase::Handler.is_over(ago(60), now, &limits, None));
     }
 

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use crate::rate_limiter::key as address_key;
 use crate::log_throttle::LogThrottle;
+use crate::rate_limiter::key as address_key;
 
 /// Counts of connections by [`address_key`].
 type PerIp = HashMap<u64, u32, foldhash::fast::RandomState>;
@@ -111,7 +111,11 @@ impl Gate {
 
     /// Asks all other threads to close idle connections.
     pub(crate) fn ask_others(&self, thread: usize) {
-        let others = self.room_requests.iter().enumerate().filter(|(number, _)| *number != thread);
+        let others = self
+            .room_requests
+            .iter()
+            .enumerate()
+            .filter(|(number, _)| *number != thread);
         others.for_each(|(_, bell)| bell.notify_one());
     }
 

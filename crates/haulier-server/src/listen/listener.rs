@@ -50,10 +50,7 @@ impl InheritedSockets {
         for socket in &sockets {
             let socket = SockRef::from(socket);
             if socket.r#type()? != Type::STREAM || !socket.is_listener()? {
-                return Err(io::Error::new(
-                    io::ErrorKind::InvalidInput,
-                    "not a listening socket",
-                ));
+                return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a listening socket"));
             }
             found = Some(address_of(&socket)?);
         }
@@ -71,12 +68,7 @@ fn address_of(socket: &Socket) -> io::Result<Address> {
     let internet = address.as_socket().map(Address::Internet);
     internet
         .or_else(|| address.as_pathname().map(|path| Address::Unix(path.to_owned())))
-        .ok_or_else(|| {
-            io::Error::new(
-                io::ErrorKind::InvalidInput,
-                "neither an internet address nor a path",
-            )
-        })
+        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "neither an internet address nor a path"))
 }
 
 /// A document root or an address that the server cannot use.

@@ -4,6 +4,6 @@ mod accept;
 mod listener;
 mod tls;
 
-pub(crate) use accept::{StopSignal, Endpoint, accept};
+pub(crate) use accept::{Endpoint, StopSignal, accept};
 pub(crate) use listener::Listener;
 pub use listener::{BindError, InheritedSockets};

@@ -8,7 +8,7 @@ use haulier_store::cache::TierStatus;
 use prometheus_client::encoding::DescriptorEncoder;
 
 use super::prometheus::{add, counter, gauge, histogram, observe, set};
-use super::{Metrics, SiteTotals, DurationHistogram, Totals};
+use super::{DurationHistogram, Metrics, SiteTotals, Totals};
 use crate::images::{ImageSite, RenderStep};
 
 /// Counts of the image service of one site, apart from its requests ([`SiteTotals::images`]).
@@ -125,11 +125,7 @@ fn encode_workers(encoder: &mut DescriptorEncoder<'_>, readings: &[ImageTotals])
             set(&mut metric, &[("site", &reading.site), ("state", state)], count as u64)?;
         }
     }
-    let mut metric = gauge(
-        encoder,
-        "haulier_image_queue_length",
-        "Variants waiting for a worker.",
-    )?;
+    let mut metric = gauge(encoder, "haulier_image_queue_length", "Variants waiting for a worker.")?;
     for reading in readings {
         set(&mut metric, &[("site", &reading.site)], reading.workers.waiting as u64)?;
     }

@@ -12,7 +12,7 @@ use prometheus_client::registry::Registry;
 
 use super::images::{self, ImageTotals};
 use super::process::Process;
-use super::{HandlerTotals, Metrics, ReloadResult, SiteTotals, DurationHistogram, Totals};
+use super::{DurationHistogram, HandlerTotals, Metrics, ReloadResult, SiteTotals, Totals};
 use crate::access_log::LOST;
 
 /// The site label of requests without a site. No site can have this name.
@@ -149,11 +149,7 @@ impl MetricsSnapshot {
     }
 
     fn encode_gauges(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-        let mut metric = gauge(
-            encoder,
-            "haulier_requests_in_flight",
-            "Requests in progress.",
-        )?;
+        let mut metric = gauge(encoder, "haulier_requests_in_flight", "Requests in progress.")?;
         for (name, site) in &self.totals.sites {
             set(&mut metric, &[("site", name)], site.in_flight)?;
         }
@@ -251,11 +247,19 @@ impl MetricsSnapshot {
         let help = "1 if the last connection to a server succeeded, or before the first; otherwise 0.";
         let mut metric = gauge(encoder, "haulier_upstream_up", help)?;
         for (pool, server) in servers() {
-            set(&mut metric, &server_labels(pool, server), u64::from(server.status.is_up))?;
+            set(
+                &mut metric,
+                &server_labels(pool, server),
+                u64::from(server.status.is_up),
+            )?;
         }
         let mut metric = gauge(encoder, "haulier_upstream_connections", "Open connections to a server.")?;
         for (pool, server) in servers() {
-            set(&mut metric, &server_labels(pool, server), server.status.connections as u64)?;
+            set(
+                &mut metric,
+                &server_labels(pool, server),
+                server.status.connections as u64,
+            )?;
         }
         let asked = || servers().filter(|(_, server)| server.is_asked);
         let help = "Busy children of a server, as it reports; 0 while it does not answer.";
@@ -289,11 +293,7 @@ impl MetricsSnapshot {
         for (name, site) in &self.totals.sites {
             add_seconds(&mut metric, &[("site", name)], site.saved)?;
         }
-        let mut metric = gauge(
-            encoder,
-            "haulier_spool_bytes",
-            "Bytes of responses in spool files.",
-        )?;
+        let mut metric = gauge(encoder, "haulier_spool_bytes", "Bytes of responses in spool files.")?;
         metric.encode_gauge(&self.totals.spool_bytes)?;
         let help = "Bytes of long responses in memory, mostly in pipes.";
         let mut metric = gauge(encoder, "haulier_spool_memory_bytes", help)?;
@@ -315,7 +315,11 @@ impl MetricsSnapshot {
         for (site, encoding, totals) in &all {
             add(&mut metric, &[("site", site), ("encoding", encoding)], totals.taken)?;
         }
-        let mut metric = counter(encoder, "haulier_compress_out_bytes", "Bytes of these bodies after coding.")?;
+        let mut metric = counter(
+            encoder,
+            "haulier_compress_out_bytes",
+            "Bytes of these bodies after coding.",
+        )?;
         for (site, encoding, totals) in &all {
             add(&mut metric, &[("site", site), ("encoding", encoding)], totals.made)?;
         }
@@ -358,11 +362,7 @@ impl MetricsSnapshot {
         let process = &self.process;
         let mut metric = counter(encoder, "process_cpu_seconds", "User and system time of this process.")?;
         metric.encode_counter::<NoLabelSet, f64, f64>(&process.cpu.as_secs_f64(), None)?;
-        let mut metric = gauge(
-            encoder,
-            "process_start_time_seconds",
-            "Start time, seconds since 1970.",
-        )?;
+        let mut metric = gauge(encoder, "process_start_time_seconds", "Start time, seconds since 1970.")?;
         metric.encode_gauge(&process.started.as_secs_f64())?;
         let rows = [
             ("process_open_fds", "Open descriptors.", process.open_fds),
@@ -438,7 +438,11 @@ pub(super) fn set(metric: &mut MetricEncoder<'_>, labels: Labels<'_>, value: u64
     metric.encode_family(&labels)?.encode_gauge(&value)
 }
 
-pub(super) fn observe(metric: &mut MetricEncoder<'_>, labels: Labels<'_>, times: &DurationHistogram) -> Result<(), Error> {
+pub(super) fn observe(
+    metric: &mut MetricEncoder<'_>,
+    labels: Labels<'_>,
+    times: &DurationHistogram,
+) -> Result<(), Error> {
     let sum = times.sum.as_secs_f64();
     metric
         .encode_family(&labels)?

@@ -192,7 +192,7 @@ mod tests {
 
     use super::*;
     use crate::clock::now;
-    use haulier_http::{Handler, BackendTrace, Trace};
+    use haulier_http::{BackendTrace, Handler, Trace};
 
     /// An exchange of a script with this many milliseconds of PHP.
     fn php(milliseconds: u64) -> Trace {

@@ -14,7 +14,7 @@ use haulier_proto::field::Fields;
 use haulier_proto::head::{Method, RequestHead};
 use haulier_proto::status;
 
-use crate::files::{self, SendfileCache, SendfileName, Refused, Representation, Sendable};
+use crate::files::{self, Refused, Representation, Sendable, SendfileCache, SendfileName};
 use crate::site::{Site, send_token};
 use crate::thread::Thread;
 
@@ -135,8 +135,14 @@ pub(super) fn respond(
 ) -> Result<Response, Refused> {
     let sendfile_cache = &thread.caches.sendfile;
     let (mut response, via) = match order {
-        Handoff::File(order) => (respond_with_file(sendfile_cache, site, head, order, status, fields)?, order.via),
-        Handoff::Parts(parts) => (respond_with_parts(sendfile_cache, site, parts, status, fields)?, Via::XSendfile),
+        Handoff::File(order) => (
+            respond_with_file(sendfile_cache, site, head, order, status, fields)?,
+            order.via,
+        ),
+        Handoff::Parts(parts) => (
+            respond_with_parts(sendfile_cache, site, parts, status, fields)?,
+            Via::XSendfile,
+        ),
         Handoff::Malformed => return Err(Refused::Denied("X-Sendfile2 is not `/path first-last, …`".to_owned())),
     };
     response.trace.handler = Handler::Handed;
@@ -364,7 +370,10 @@ mod tests {
                 "x-lighttpd-send-file: /a",
                 file(SendfileName::Path(b"/a"), Via::XSendfile, false),
             ),
-            ("X-Accel-Redirect: /a", file(SendfileName::Location(b"/a"), Via::XAccel, false)),
+            (
+                "X-Accel-Redirect: /a",
+                file(SendfileName::Location(b"/a"), Via::XAccel, false),
+            ),
             ("X-Sendfile:", None),
             ("X-Accel-Buffering: no", None),
             ("X-Sendfile2: /a", Some(Handoff::Malformed)),
@@ -400,7 +409,11 @@ mod tests {
             token,
         ] {
             let head = parsed(&format!("X-Haulier-Send: {value}\r\nX-Sendfile: /c\r\n"));
-            assert_eq!(order(&head), file(SendfileName::Path(b"/c"), Via::XSendfile, false), "{value}");
+            assert_eq!(
+                order(&head),
+                file(SendfileName::Path(b"/c"), Via::XSendfile, false),
+                "{value}"
+            );
             assert!(!is_buffer(&head));
         }
     }

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use haulier_http::{
-    AnswerHead, BackendAnswer, BackendError, Body, BodySource, BrokenBody, Handler, BackendTrace, Reason, Request, Response,
-    Streamed, Via,
+    AnswerHead, BackendAnswer, BackendError, BackendTrace, Body, BodySource, BrokenBody, Handler, Reason, Request,
+    Response, Streamed, Via,
 };
 use haulier_proto::field::Fields;
 use haulier_proto::head::Method;
@@ -159,7 +159,12 @@ impl Relay<'_> {
     }
 
     /// The site's offload rule, if it applies to this body.
-    fn offload_rule(&self, draft: &ResponseDraft, gathered: &Gathered, announced: Option<u64>) -> Option<&OffloadSettings> {
+    fn offload_rule(
+        &self,
+        draft: &ResponseDraft,
+        gathered: &Gathered,
+        announced: Option<u64>,
+    ) -> Option<&OffloadSettings> {
         let rule = self.site.php.as_ref()?.settings.offload.as_ref()?;
         let is_long = match gathered {
             Gathered::Whole(body) => body.len() as u64 >= rule.min_size,
@@ -351,7 +356,9 @@ async fn finish<S: BodySource + 'static>(response: &mut Response, mut body: S) {
 
 /// Notes the end of a body in the trace: the worker's time, and the most telling line of its stderr.
 fn note_end(response: &mut Response, body: &mut impl BodySource) {
-    let Some(backend) = &mut response.trace.backend else { return };
+    let Some(backend) = &mut response.trace.backend else {
+        return;
+    };
     note_busy(&backend.busy, body);
     let text = body.take_stderr();
     if text.is_empty() {

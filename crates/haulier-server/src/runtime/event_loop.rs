@@ -14,7 +14,7 @@ use crate::clock::{Clock, now};
 use crate::files::FileCache;
 use crate::io::Address;
 use crate::io::Gate;
-use crate::listen::{self, StopSignal, Endpoint};
+use crate::listen::{self, Endpoint, StopSignal};
 use crate::metrics::{LISTED_AFTER, Metrics};
 use crate::thread::{Serving, Thread};
 

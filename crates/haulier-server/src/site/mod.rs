@@ -13,6 +13,8 @@ pub use filters::{Canonical, FilterSettings, Maintenance, WithoutTls};
 pub(crate) use php::SitePhp;
 pub use php::{OffloadSettings, PhpSettings, send_token};
 pub(crate) use router::Router;
-pub(crate) use routes::{PathRules, Mount, Routes};
-pub use settings::{Login, MountSettings, RedirectRule, RewriteRule, RouteSettings, SiteLimits, SiteSettings, SpoolSettings};
+pub(crate) use routes::{Mount, PathRules, Routes};
+pub use settings::{
+    Login, MountSettings, RedirectRule, RewriteRule, RouteSettings, SiteLimits, SiteSettings, SpoolSettings,
+};
 pub(crate) use site::{SharedParts, Site};

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use haulier_php::PoolStatus;
-use haulier_server::metrics::{HandlerTotals, SiteTotals, DurationHistogram, Totals};
+use haulier_server::metrics::{DurationHistogram, HandlerTotals, SiteTotals, Totals};
 
 /// Seconds kept: a quarter of an hour.
 const SECONDS: usize = 900;

@@ -4,8 +4,8 @@
 //! of a site's pages, as a visitor without cookies sees it (`page_dictionary`). Content of one client never becomes a
 //! dictionary.
 
-pub(crate) mod previous;
 pub(crate) mod page_dictionary;
+pub(crate) mod previous;
 
 use std::sync::Arc;
 

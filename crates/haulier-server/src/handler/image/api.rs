@@ -166,13 +166,19 @@ mod tests {
     #[test]
     fn the_native_mode_says_which_methods_there_are() {
         let path = format!("/{ID}");
-        assert_eq!(native(Method::Delete, &path), ImageRoute::Delete(ID.parse().expect("a key")));
+        assert_eq!(
+            native(Method::Delete, &path),
+            ImageRoute::Delete(ID.parse().expect("a key"))
+        );
         assert_eq!(
             native(Method::Put, &path),
             ImageRoute::WrongMethod("GET, HEAD, DELETE, OPTIONS")
         );
         assert_eq!(native(Method::Get, "/upload"), ImageRoute::WrongMethod("POST, OPTIONS"));
-        assert_eq!(native(Method::Post, "/info"), ImageRoute::WrongMethod("GET, HEAD, OPTIONS"));
+        assert_eq!(
+            native(Method::Post, "/info"),
+            ImageRoute::WrongMethod("GET, HEAD, OPTIONS")
+        );
         assert_eq!(native(Method::Post, "/somewhere"), ImageRoute::Nothing);
     }
 

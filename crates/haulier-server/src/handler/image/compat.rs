@@ -135,7 +135,9 @@ pub(super) enum PartOutcome {
 /// The page after an upload by form.
 pub(super) fn upload_result(outcomes: &[PartOutcome], host: &str) -> Response {
     let mut page = begin("Upload Result");
-    let is_any = outcomes.iter().any(|outcome| !matches!(outcome, PartOutcome::NoImage(_)));
+    let is_any = outcomes
+        .iter()
+        .any(|outcome| !matches!(outcome, PartOutcome::NoImage(_)));
     if outcomes.is_empty() {
         page.push_str("<h1>Upload Failed!</h1>\n");
     }

@@ -9,10 +9,10 @@ use haulier_proto::field::Fields;
 
 use super::failure::{ImageFailure, refuse};
 use super::order::VariantOrder;
-use super::{Started, ImageWork, wait_for};
+use super::{ImageWork, Started, wait_for};
 use crate::context::RequestContext;
-use crate::images::ImageSite;
 use crate::files;
+use crate::images::ImageSite;
 use crate::images::answer::{self, Terms, etag};
 use crate::site::Site;
 
@@ -58,7 +58,12 @@ fn try_immediate(
 }
 
 /// The response if caches, the store or a rendering have to be waited for.
-pub(super) async fn respond(site: &Arc<Site>, images: &Arc<ImageSite>, request: &Request, order: VariantOrder) -> Response {
+pub(super) async fn respond(
+    site: &Arc<Site>,
+    images: &Arc<ImageSite>,
+    request: &Request,
+    order: VariantOrder,
+) -> Response {
     if images.service.is_missing(&order.request.original) {
         return missing(site, images, request, &order).await;
     }

@@ -9,7 +9,7 @@ use haulier_store::Key;
 use super::api;
 use super::compat::{self, AdminOutcome, ZimgError};
 use super::failure::{ImageFailure, as_json, refuse};
-use super::{Started, ImageWork, wait_for};
+use super::{ImageWork, Started, wait_for};
 use crate::context::RequestContext;
 use crate::images::ImageSite;
 use crate::site::Site;
@@ -59,7 +59,11 @@ pub(super) fn start_admin(context: &RequestContext<'_>, images: &ImageSite) -> S
     if !context.comes_from(&images.settings.admin) {
         return Started::Response(match images.settings.compat.is_zimg() {
             true => compat::forbidden(),
-            false => refuse(context.site, context.request, &ImageFailure::new(403, "not for this address")),
+            false => refuse(
+                context.site,
+                context.request,
+                &ImageFailure::new(403, "not for this address"),
+            ),
         });
     }
     let Some(query) = context.query.filter(|query| !query.is_empty()) else {

@@ -66,7 +66,11 @@ impl VariantOrder {
 ///
 /// # Errors
 /// The query is invalid, exceeds a limit, or is not signed.
-pub(super) fn of_image(context: &RequestContext<'_>, images: &ImageSite, id: &Key) -> Result<VariantOrder, ImageFailure> {
+pub(super) fn of_image(
+    context: &RequestContext<'_>,
+    images: &ImageSite,
+    id: &Key,
+) -> Result<VariantOrder, ImageFailure> {
     let verdict = judge(context, images)?;
     let query = text(context.query)?;
     let settings = &images.settings;
@@ -164,7 +168,12 @@ struct ChosenTransform {
 }
 
 /// Applies client hints to a transform, and tells which hint matters, sent or not.
-fn follow(context: &RequestContext<'_>, images: &ImageSite, mut transform: Transform, by_client: bool) -> ChosenTransform {
+fn follow(
+    context: &RequestContext<'_>,
+    images: &ImageSite,
+    mut transform: Transform,
+    by_client: bool,
+) -> ChosenTransform {
     let settings = &images.settings;
     let hinted = match settings.client_hints {
         true => transform.hinted(),

@@ -13,7 +13,7 @@ use haulier_image_service::{ServiceError, Stored};
 use haulier_proto::field::Known;
 use haulier_proto::head::{Method, RequestHead};
 
-use super::compat::{self, ZimgError, PartOutcome};
+use super::compat::{self, PartOutcome, ZimgError};
 use super::failure::{ImageFailure, as_json, refuse};
 use super::multipart;
 use crate::body::request::{Collected, collect};
@@ -27,7 +27,9 @@ pub(super) fn refusal(context: &RequestContext<'_>, images: &ImageSite) -> Optio
     let settings = &images.settings;
     let head = &context.request.head;
     if settings.compat.is_zimg() {
-        return check_as_zimg(context, images).err().map(|code| compat::error(200, code));
+        return check_as_zimg(context, images)
+            .err()
+            .map(|code| compat::error(200, code));
     }
     if !context.comes_from(&settings.upload) {
         return Some(as_json(
@@ -91,7 +93,10 @@ fn names_an_image(content_type: &[u8]) -> bool {
 }
 
 fn too_large(site: &Site) -> Response {
-    as_json(site, &ImageFailure::new(413, "the image is larger than this site takes"))
+    as_json(
+        site,
+        &ImageFailure::new(413, "the image is larger than this site takes"),
+    )
 }
 
 /// Reads the body and stores its images.

@@ -21,7 +21,7 @@ use super::super::active_transfer::ActiveTransfer;
 use super::super::finished_exchange::FinishedExchange;
 use super::super::http2;
 use super::incoming::Incoming;
-use super::sender::{SendPlan, Sender, SendStep};
+use super::sender::{SendPlan, SendStep, Sender};
 use super::waiting::{ReadResult, Waiting};
 use crate::answer::error_page;
 use crate::clock;
@@ -32,7 +32,7 @@ use crate::io::detect::{self, DetectedProtocol, HANDSHAKE_FAILURE};
 use crate::io::pace::Pace;
 use crate::io::socket::Socket;
 use crate::metrics::{InFlight, Transfer};
-use crate::pipeline::{self, Handling, AnsweredRequest};
+use crate::pipeline::{self, AnsweredRequest, Handling};
 use crate::site::Site;
 use crate::thread::Thread;
 
@@ -415,7 +415,9 @@ impl Connection {
     fn send_now(self: &Rc<Self>, mut sending: Sending) -> NextAction {
         match sending.sender.begin(&self.socket) {
             Ok(SendStep::Done) => self.finish(sending),
-            Ok(SendStep::Blocked | SendStep::Yield | SendStep::Source | SendStep::Cold) => NextAction::Wait(Box::new(Waiting::Send(sending))),
+            Ok(SendStep::Blocked | SendStep::Yield | SendStep::Source | SendStep::Cold) => {
+                NextAction::Wait(Box::new(Waiting::Send(sending)))
+            }
             Err(error) => self.broken(sending, &error),
         }
     }

@@ -203,7 +203,11 @@ impl Sender {
                     self.tail = if self.chunked { b"\r\n" } else { b"" };
                 } else {
                     self.file = Some(slice);
-                    return Ok(if sent.is_some() { SendStep::Yield } else { SendStep::Blocked });
+                    return Ok(if sent.is_some() {
+                        SendStep::Yield
+                    } else {
+                        SendStep::Blocked
+                    });
                 }
             } else if self.pipe.is_some() && has_read {
                 return Ok(SendStep::Yield);

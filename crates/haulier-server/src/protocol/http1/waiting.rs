@@ -15,7 +15,7 @@ use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use super::super::active_transfer::ActiveTransfer;
 use super::super::catch_unwind::CatchUnwind;
 use super::connection::{Connection, NextAction, Sending};
-use super::sender::{Sender, SendStep};
+use super::sender::{SendStep, Sender};
 use crate::clock;
 use crate::io::Permit;
 use crate::io::pace::Pace;

@@ -1,7 +1,7 @@
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use haulier_php::{Counts, ExternalServer, FpmStatus, Load, PoolStatus, ServerStatus, Work, WorkerStatus};
-use haulier_server::metrics::{FailedRequest, RequestSummary, SlowRequest, DurationHistogram, Totals};
+use haulier_server::metrics::{DurationHistogram, FailedRequest, RequestSummary, SlowRequest, Totals};
 
 use super::super::history::{PoolSample, Sample};
 use super::super::state::{CertificateState, Downloads, ImageState, ServerState, SiteState, Spool, StreamingState};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use haulier_server::metrics::{SiteTotals, DurationHistogram};
+use haulier_server::metrics::{DurationHistogram, SiteTotals};
 use serde::{Deserialize, Serialize};
 
 use crate::admin::totals::{requests, sum};
@@ -31,8 +31,9 @@ fn failures(site: &SiteTotals) -> u64 {
 }
 
 fn times(site: &SiteTotals) -> DurationHistogram {
-    site.handlers()
-        .fold(DurationHistogram::default(), |all, (_, handler)| all.and(&handler.times))
+    site.handlers().fold(DurationHistogram::default(), |all, (_, handler)| {
+        all.and(&handler.times)
+    })
 }
 
 impl SiteState {
