@@ -12,7 +12,7 @@ use crate::thread::Thread;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pass {
     First,
-    Further,
+    Internal,
 }
 
 /// A request on its way to a handler.

@@ -364,7 +364,7 @@ mod tests {
         });
         assert_eq!(counters.read(Some(0)).saved, Duration::ZERO, "it was not released yet");
         trace
-            .php
+            .backend
             .as_mut()
             .expect("set above")
             .busy
