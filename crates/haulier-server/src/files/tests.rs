@@ -9,7 +9,7 @@ use haulier_proto::head::RequestHead;
 
 use super::fixture::{Root, age, head};
 use super::respond::respond;
-use super::{FileEntry, FileCache, FoundPath, SiteFiles};
+use super::{FileCache, FileEntry, FoundPath, SiteFiles};
 use crate::clock;
 use crate::pattern::glob::Glob;
 
