@@ -1,11 +1,13 @@
 //! One serving thread: its event loop, its clock, and its orders from the main thread.
 
+use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
+use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{JoinSet as LocalTasks, LocalSet};
 
@@ -113,22 +115,26 @@ impl ThreadStart {
         unbounded_channel()
     }
 
-    pub(super) fn run(self) {
-        let runtime = tokio::runtime::Builder::new_current_thread()
+    /// The event loop of a thread.
+    ///
+    /// # Errors
+    /// No descriptors left.
+    pub(super) fn event_loop() -> io::Result<Runtime> {
+        tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .max_blocking_threads(BLOCKING_THREADS)
             .thread_keep_alive(Duration::from_secs(10))
-            .build();
-        match runtime {
-            // A task of its own, since `block_on` polls its argument whenever any task of the thread runs, that is at
-            // every request.
-            Ok(runtime) => LocalSet::new().block_on(&runtime, async {
-                if let Err(panicked) = tokio::task::spawn_local(self.serve()).await {
-                    std::panic::resume_unwind(panicked.into_panic());
-                }
-            }),
-            Err(error) => tracing::error!(%error, "cannot make an event loop"),
-        }
+            .build()
+    }
+
+    pub(super) fn run(self, event_loop: &Runtime) {
+        // A task of its own, since `block_on` polls its argument whenever any task of the thread runs, that is at every
+        // request.
+        LocalSet::new().block_on(event_loop, async {
+            if let Err(panicked) = tokio::task::spawn_local(self.serve()).await {
+                std::panic::resume_unwind(panicked.into_panic());
+            }
+        });
     }
 
     async fn serve(self) {

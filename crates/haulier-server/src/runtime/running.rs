@@ -72,7 +72,7 @@ impl RunningServer {
             logs: Vec::new(),
         };
         state.note_logs();
-        let (mut orders, mut handles) = (Vec::with_capacity(threads), Vec::with_capacity(threads));
+        let (mut orders, mut starts) = (Vec::with_capacity(threads), Vec::with_capacity(threads));
         for (number, counters) in counters.into_iter().enumerate() {
             let (order, ordered) = ThreadStart::orders();
             let start = ThreadStart {
@@ -84,10 +84,15 @@ impl RunningServer {
                 orders: ordered,
                 number,
             };
-            let thread = std::thread::Builder::new().name(format!("haulier-{number}"));
-            handles.push(thread.spawn(move || start.run())?);
+            // Made before any thread accepts connections, which could take the last descriptors.
+            starts.push((start, ThreadStart::event_loop()?));
             orders.push(order);
         }
+        let spawn = |(start, event_loop): (ThreadStart, _)| {
+            let thread = std::thread::Builder::new().name(format!("haulier-{}", start.number));
+            thread.spawn(move || start.run(&event_loop))
+        };
+        let handles = starts.into_iter().map(spawn).collect::<io::Result<_>>()?;
         let handle = Arc::new(ServerHandle {
             control,
             orders,
