@@ -127,7 +127,7 @@ impl Announcement {
         let remark = self
             .remark
             .as_deref()
-            .unwrap_or("haulier sends files, PHP answers the rest.");
+            .unwrap_or("files are sent by haulier, PHP answers the rest.");
         let end = if self.mode == Mode::Serve {
             "  Ctrl-C stops."
         } else {

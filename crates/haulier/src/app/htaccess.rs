@@ -86,7 +86,9 @@ mod tests {
         ];
         let told = said(&symfony).expect("it is mentioned");
         assert!(
-            told.starts_with("./public/.htaccess is not read (FallbackResource): the rules Symfony ships are built in"),
+            told.starts_with(
+                "./public/.htaccess is not read (FallbackResource): the rules that Symfony ships are built in"
+            ),
             "{told}"
         );
     }
