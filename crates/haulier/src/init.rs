@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
-use crate::outcome::Outcome;
+use crate::outcome::CommandOutcome;
 
 /// The signals that a server handles, and those that end it.
 const PASSED_ON: [Signal; 6] = [
@@ -26,7 +26,7 @@ const PASSED_ON: [Signal; 6] = [
 ];
 
 /// Runs the server as a child if this is process 1; returns its exit code. `None` for any other process: it is the server.
-pub(crate) fn run_as_first() -> Option<Outcome> {
+pub(crate) fn run_as_first() -> Option<CommandOutcome> {
     if std::process::id() != 1 {
         return None;
     }
@@ -36,11 +36,11 @@ pub(crate) fn run_as_first() -> Option<Outcome> {
         .and_then(|runtime| runtime.block_on(look_after_server()));
     Some(ended.unwrap_or_else(|error| {
         eprintln!("error: process 1 cannot start the server: {error}");
-        Outcome::Failed
+        CommandOutcome::Failed
     }))
 }
 
-async fn look_after_server() -> io::Result<Outcome> {
+async fn look_after_server() -> io::Result<CommandOutcome> {
     // Before the server starts: a signal in between must not be lost.
     let mut children = signal(SignalKind::child())?;
     let (passed, mut to_pass) = mpsc::unbounded_channel();
@@ -80,12 +80,12 @@ fn collect(server: Pid) -> Option<WaitStatus> {
 }
 
 /// The exit code of a process; if a signal ended it, 128 and the signal's number, as in shells.
-fn outcome(exit: Option<i32>, signal: Option<i32>) -> Outcome {
+fn outcome(exit: Option<i32>, signal: Option<i32>) -> CommandOutcome {
     let code = exit.or_else(|| signal.map(|signal| 128 + signal));
     match u8::try_from(code.unwrap_or(1)) {
-        Ok(0) => Outcome::Done,
-        Ok(code) => Outcome::FailedWith(code),
-        Err(_) => Outcome::Failed,
+        Ok(0) => CommandOutcome::Done,
+        Ok(code) => CommandOutcome::FailedWith(code),
+        Err(_) => CommandOutcome::Failed,
     }
 }
 
@@ -100,8 +100,8 @@ mod tests {
 
     #[test]
     fn it_ends_as_the_server_did() {
-        assert_eq!(outcome(Some(0), None), Outcome::Done);
-        assert_eq!(outcome(Some(2), None), Outcome::FailedWith(2));
-        assert_eq!(outcome(None, Some(9)), Outcome::FailedWith(137));
+        assert_eq!(outcome(Some(0), None), CommandOutcome::Done);
+        assert_eq!(outcome(Some(2), None), CommandOutcome::FailedWith(2));
+        assert_eq!(outcome(None, Some(9)), CommandOutcome::FailedWith(137));
     }
 }

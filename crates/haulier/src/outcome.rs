@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 /// The outcome of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum CommandOutcome {
     Done,
     Failed,
     /// Wrong arguments, or a wrong configuration.
@@ -14,14 +14,14 @@ pub(crate) enum Outcome {
     FailedWith(u8),
 }
 
-impl From<Outcome> for ExitCode {
-    fn from(outcome: Outcome) -> Self {
+impl From<CommandOutcome> for ExitCode {
+    fn from(outcome: CommandOutcome) -> Self {
         Self::from(match outcome {
-            Outcome::Done => 0,
-            Outcome::Failed => 1,
-            Outcome::Misused => 2,
-            Outcome::Interrupted => 130,
-            Outcome::FailedWith(code) => code,
+            CommandOutcome::Done => 0,
+            CommandOutcome::Failed => 1,
+            CommandOutcome::Misused => 2,
+            CommandOutcome::Interrupted => 130,
+            CommandOutcome::FailedWith(code) => code,
         })
     }
 }

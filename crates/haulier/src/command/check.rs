@@ -22,11 +22,11 @@ use crate::config::settings::{self, AdminAddress, Mode, Pool, Settings, Site};
 use crate::config::tls::{CertificateSource, Tls};
 use crate::lifecycle::cannot_listen;
 use crate::machine::Machine;
-use crate::outcome::Outcome;
+use crate::outcome::CommandOutcome;
 use crate::port_holder;
 use crate::quantity::{self, plural};
 
-pub(super) fn run(arguments: &CheckArgs, console: &Console) -> Outcome {
+pub(super) fn run(arguments: &CheckArgs, console: &Console) -> CommandOutcome {
     let mut report = Report::default();
     let (path, file) = match configuration::find_and_load(arguments.config.as_deref(), &mut report) {
         Ok(loaded) => loaded,
@@ -54,7 +54,7 @@ fn answer(
     understood: Option<(&Settings, &Machine)>,
     arguments: &CheckArgs,
     console: &Console,
-) -> Outcome {
+) -> CommandOutcome {
     let mut output = io::stdout().lock();
     // A closed standard output is not a failure.
     let _ = if arguments.json {
@@ -72,9 +72,9 @@ fn answer(
         )
     };
     if report.errors() > 0 {
-        Outcome::Misused
+        CommandOutcome::Misused
     } else {
-        Outcome::Done
+        CommandOutcome::Done
     }
 }
 

@@ -5,12 +5,12 @@ use std::io::{self, Write};
 use clap::CommandFactory;
 
 use crate::cli::{Cli, CompletionsArgs};
-use crate::outcome::Outcome;
+use crate::outcome::CommandOutcome;
 
-pub(super) fn run(arguments: &CompletionsArgs) -> Outcome {
+pub(super) fn run(arguments: &CompletionsArgs) -> CommandOutcome {
     // A closed standard output is not a failure.
     let _ = io::stdout().lock().write_all(&script(arguments.shell));
-    Outcome::Done
+    CommandOutcome::Done
 }
 
 fn script(shell: clap_complete::Shell) -> Vec<u8> {

@@ -10,10 +10,10 @@ use crate::config::effective::Effective;
 use crate::config::schema;
 use crate::config::settings::{self, Mode};
 use crate::machine::Machine;
-use crate::outcome::Outcome;
+use crate::outcome::CommandOutcome;
 use crate::quantity;
 
-pub(super) fn run(arguments: &ConfigArgs, console: &Console) -> Outcome {
+pub(super) fn run(arguments: &ConfigArgs, console: &Console) -> CommandOutcome {
     if arguments.schema {
         return print(&format!("{:#}", schema::schema()));
     }
@@ -22,14 +22,14 @@ pub(super) fn run(arguments: &ConfigArgs, console: &Console) -> Outcome {
         Ok(loaded) => loaded,
         Err(diagnostic) => {
             configuration::print_one(diagnostic, console);
-            return Outcome::Misused;
+            return CommandOutcome::Misused;
         }
     };
     let settings = settings::resolve(&file, Mode::Run, &Machine::look(), &mut report);
     if report.errors() > 0 {
         configuration::print(&report, console);
         eprintln!("{}: {}", path.display(), quantity::findings(&report));
-        return Outcome::Misused;
+        return CommandOutcome::Misused;
     }
     let effective = Effective::of(&report, &settings);
     if arguments.json {
@@ -40,7 +40,7 @@ pub(super) fn run(arguments: &ConfigArgs, console: &Console) -> Outcome {
 }
 
 /// A closed standard output is not a failure.
-fn print(text: &str) -> Outcome {
+fn print(text: &str) -> CommandOutcome {
     let _ = writeln!(io::stdout().lock(), "{text}");
-    Outcome::Done
+    CommandOutcome::Done
 }

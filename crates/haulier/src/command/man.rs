@@ -9,14 +9,14 @@ use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 
 use crate::cli::{Cli, ManArgs};
-use crate::outcome::Outcome;
+use crate::outcome::CommandOutcome;
 
-pub(super) fn run(arguments: &ManArgs) -> Outcome {
+pub(super) fn run(arguments: &ManArgs) -> CommandOutcome {
     match write_all(&arguments.directory) {
-        Ok(()) => Outcome::Done,
+        Ok(()) => CommandOutcome::Done,
         Err(error) => {
             eprintln!("error: cannot write to {}: {error}", arguments.directory.display());
-            Outcome::Failed
+            CommandOutcome::Failed
         }
     }
 }

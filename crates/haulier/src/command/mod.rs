@@ -29,10 +29,10 @@ use clap::{CommandFactory, Parser};
 use crate::cli::report::BenchCommand;
 use crate::cli::{Cli, Command};
 
-use crate::outcome::Outcome;
+use crate::outcome::CommandOutcome;
 
 /// Parses the arguments and runs the command.
-pub(crate) fn run() -> Outcome {
+pub(crate) fn run() -> CommandOutcome {
     let cli = match Cli::try_parse_from(arguments()) {
         Ok(cli) => cli,
         Err(answer) => return print_answer(&answer),
@@ -72,22 +72,22 @@ fn arguments() -> Vec<OsString> {
 }
 
 /// Prints `--help`, `--version` or the mistake in the arguments. A closed output is not a failure.
-fn print_answer(answer: &clap::Error) -> Outcome {
+fn print_answer(answer: &clap::Error) -> CommandOutcome {
     let _ = answer.print();
     if answer.use_stderr() {
-        Outcome::Misused
+        CommandOutcome::Misused
     } else {
-        Outcome::Done
+        CommandOutcome::Done
     }
 }
 
 /// Lists the commands: success at a terminal, a wrong call in a script.
-fn print_commands() -> Outcome {
+fn print_commands() -> CommandOutcome {
     let help = Cli::command().render_help();
     if io::stdout().is_terminal() {
         let _ = write!(io::stdout(), "{}", help.ansi());
-        return Outcome::Done;
+        return CommandOutcome::Done;
     }
     let _ = write!(io::stderr(), "{help}");
-    Outcome::Misused
+    CommandOutcome::Misused
 }

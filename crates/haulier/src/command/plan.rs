@@ -12,7 +12,7 @@ use super::configuration::{self, print_one};
 use super::report::{unreadable, write_all};
 use crate::cli::report::PlanArgs;
 use crate::cli::{Cli, Console};
-use crate::outcome::Outcome;
+use crate::outcome::CommandOutcome;
 use crate::php_discovery;
 use crate::quantity;
 use haulier_bench::plan::{self, Plan, PlanEvent, RunError, RunOptions};
@@ -22,7 +22,7 @@ use haulier_bench::report::document::{self, Page};
 use haulier_bench::report::terminal;
 use haulier_settings::Diagnostic;
 
-pub(super) fn run(arguments: &PlanArgs, console: &Console) -> Outcome {
+pub(super) fn run(arguments: &PlanArgs, console: &Console) -> CommandOutcome {
     let plans = match load(arguments, console) {
         Ok(plans) => plans,
         Err(outcome) => return outcome,
@@ -34,7 +34,7 @@ pub(super) fn run(arguments: &PlanArgs, console: &Console) -> Outcome {
             let servers = quantity::plural(plan.servers.len(), "server");
             let _ = writeln!(output, "{}: ok — {parts}, {servers}", plan.path.display());
         }
-        return Outcome::Done;
+        return CommandOutcome::Done;
     }
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
@@ -43,14 +43,14 @@ pub(super) fn run(arguments: &PlanArgs, console: &Console) -> Outcome {
                 Diagnostic::error("plan::start", format!("cannot start: {error}")),
                 console,
             );
-            return Outcome::Failed;
+            return CommandOutcome::Failed;
         }
     };
     runtime.block_on(until_interrupted(&plans, arguments, console))
 }
 
 /// All plans, if all of them are valid.
-fn load(arguments: &PlanArgs, console: &Console) -> Result<Vec<Plan>, Outcome> {
+fn load(arguments: &PlanArgs, console: &Console) -> Result<Vec<Plan>, CommandOutcome> {
     let mut plans = Vec::new();
     let mut wrong = false;
     for path in &arguments.plans {
@@ -69,7 +69,7 @@ fn load(arguments: &PlanArgs, console: &Console) -> Result<Vec<Plan>, Outcome> {
             wrong = true;
         }
     }
-    if wrong { Err(Outcome::Misused) } else { Ok(plans) }
+    if wrong { Err(CommandOutcome::Misused) } else { Ok(plans) }
 }
 
 /// Checks the flags of a target as `haulier bench` would.
@@ -97,7 +97,7 @@ fn php() -> Vec<(String, String)> {
 }
 
 /// Runs until a signal. Dropping the run ends every program that it started.
-async fn until_interrupted(plans: &[Plan], arguments: &PlanArgs, console: &Console) -> Outcome {
+async fn until_interrupted(plans: &[Plan], arguments: &PlanArgs, console: &Console) -> CommandOutcome {
     let mut signals = match [SignalKind::interrupt(), SignalKind::terminate()].map(signal) {
         [Ok(interrupt), Ok(terminate)] => (interrupt, terminate),
         [Err(error), _] | [_, Err(error)] => {
@@ -105,17 +105,17 @@ async fn until_interrupted(plans: &[Plan], arguments: &PlanArgs, console: &Conso
                 Diagnostic::error("plan::start", format!("cannot wait for signals: {error}")),
                 console,
             );
-            return Outcome::Failed;
+            return CommandOutcome::Failed;
         }
     };
     tokio::select! {
         outcome = all(plans, arguments, console) => outcome,
-        _ = signals.0.recv() => Outcome::Interrupted,
-        _ = signals.1.recv() => Outcome::Interrupted,
+        _ = signals.0.recv() => CommandOutcome::Interrupted,
+        _ = signals.1.recv() => CommandOutcome::Interrupted,
     }
 }
 
-async fn all(plans: &[Plan], arguments: &PlanArgs, console: &Console) -> Outcome {
+async fn all(plans: &[Plan], arguments: &PlanArgs, console: &Console) -> CommandOutcome {
     let (started, begun) = (surroundings::now(), Instant::now());
     let options = RunOptions {
         only: arguments.only.clone(),
@@ -132,7 +132,7 @@ async fn all(plans: &[Plan], arguments: &PlanArgs, console: &Console) -> Outcome
             Err(RunError::NoPart(_)) if plans.len() > 1 => {}
             Err(error) => {
                 print_one(failure(plan, &error), console);
-                return Outcome::Failed;
+                return CommandOutcome::Failed;
             }
         }
     }
@@ -143,7 +143,7 @@ async fn all(plans: &[Plan], arguments: &PlanArgs, console: &Console) -> Outcome
         && let Err(error) = keep(path, plans, &mut pages)
     {
         print_one(unreadable(&error), console);
-        return Outcome::Failed;
+        return CommandOutcome::Failed;
     }
     let report = Report {
         schema: document::SCHEMA,
@@ -157,7 +157,7 @@ async fn all(plans: &[Plan], arguments: &PlanArgs, console: &Console) -> Outcome
     };
     let files: Vec<PathBuf> = arguments.keep.iter().chain(&arguments.output).cloned().collect();
     match write_all(&report, &files, console) {
-        Outcome::Done if !is_measured => Outcome::Failed,
+        CommandOutcome::Done if !is_measured => CommandOutcome::Failed,
         outcome => outcome,
     }
 }

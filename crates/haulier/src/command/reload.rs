@@ -5,12 +5,12 @@ use std::io::{self, Write};
 use super::configuration;
 use crate::admin::{Command, ControlAnswer, cannot_ask, find};
 use crate::cli::{Console, ReloadArgs};
-use crate::outcome::Outcome;
+use crate::outcome::CommandOutcome;
 
 /// Its name in messages.
 const COMMAND: &str = "reload";
 
-pub(super) fn run(arguments: &ReloadArgs, console: &Console) -> Outcome {
+pub(super) fn run(arguments: &ReloadArgs, console: &Console) -> CommandOutcome {
     let command = Command::Reload {
         color: console.colors_stderr(),
         php: arguments.php,
@@ -23,20 +23,20 @@ pub(super) fn run(arguments: &ReloadArgs, console: &Console) -> Outcome {
             if !console.quiet {
                 let _ = writeln!(io::stdout(), "{words}");
             }
-            Outcome::Done
+            CommandOutcome::Done
         }
         Ok(ControlAnswer::Wrong(text)) => {
             let _ = writeln!(io::stderr(), "{text}");
-            Outcome::Misused
+            CommandOutcome::Misused
         }
         Ok(ControlAnswer::Error(text)) => {
             let _ = writeln!(io::stderr(), "{text}");
-            Outcome::Failed
+            CommandOutcome::Failed
         }
-        Ok(ControlAnswer::State(_) | ControlAnswer::Sockets(_)) => Outcome::Failed,
+        Ok(ControlAnswer::State(_) | ControlAnswer::Sockets(_)) => CommandOutcome::Failed,
         Err(diagnostic) => {
             configuration::print_one(diagnostic, console);
-            Outcome::Failed
+            CommandOutcome::Failed
         }
     }
 }

@@ -6,25 +6,25 @@ use std::path::{Path, PathBuf};
 use super::configuration::print_one;
 use crate::cli::Console;
 use crate::cli::report::ReportArgs;
-use crate::outcome::Outcome;
+use crate::outcome::CommandOutcome;
 use haulier_bench::report::compare;
 use haulier_bench::report::data::{self, DataError};
 use haulier_bench::report::{self, Report, terminal};
 use haulier_settings::Diagnostic;
 
-pub(super) fn run(arguments: &ReportArgs, console: &Console) -> Outcome {
+pub(super) fn run(arguments: &ReportArgs, console: &Console) -> CommandOutcome {
     let mut reports = Vec::new();
     for path in &arguments.files {
         match data::read(path) {
             Ok(report) => reports.push((path.clone(), report)),
             Err(error) => {
                 print_one(unreadable(&error), console);
-                return Outcome::Failed;
+                return CommandOutcome::Failed;
             }
         }
     }
     let Some(mut report) = compare::merge(reports) else {
-        return Outcome::Misused;
+        return CommandOutcome::Misused;
     };
     if let Some(title) = &arguments.title {
         report.title.clone_from(title);
@@ -32,7 +32,7 @@ pub(super) fn run(arguments: &ReportArgs, console: &Console) -> Outcome {
     if arguments.output.is_empty() {
         // A closed standard output is not a failure.
         let _ = io::stdout().write_all(terminal::text(&report).as_bytes());
-        return Outcome::Done;
+        return CommandOutcome::Done;
     }
     write_all(&report, &arguments.output, console)
 }
@@ -50,18 +50,18 @@ pub(super) fn unreadable(error: &DataError) -> Diagnostic {
 }
 
 /// Writes a report to all these files, and prints their names.
-pub(super) fn write_all(report: &Report, files: &[PathBuf], console: &Console) -> Outcome {
+pub(super) fn write_all(report: &Report, files: &[PathBuf], console: &Console) -> CommandOutcome {
     for path in files {
         if let Err(error) = report::write(report, path) {
             let title = format!("cannot write {}: {error}", path.display());
             print_one(Diagnostic::error("report::write", title), console);
-            return Outcome::Failed;
+            return CommandOutcome::Failed;
         }
         if !console.quiet {
             say(path);
         }
     }
-    Outcome::Done
+    CommandOutcome::Done
 }
 
 fn say(path: &Path) {

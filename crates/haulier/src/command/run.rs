@@ -12,11 +12,11 @@ use crate::config::settings::{self, Mode};
 use crate::init;
 use crate::lifecycle::{self, ConfigurationSource, StartOptions};
 use crate::machine::Machine;
-use crate::outcome::Outcome;
+use crate::outcome::CommandOutcome;
 use crate::purpose::Purpose;
 use crate::quantity;
 
-pub(super) fn run(arguments: &RunArgs, console: &Console) -> Outcome {
+pub(super) fn run(arguments: &RunArgs, console: &Console) -> CommandOutcome {
     if let Some(outcome) = init::run_as_first() {
         return outcome;
     }
@@ -24,7 +24,7 @@ pub(super) fn run(arguments: &RunArgs, console: &Console) -> Outcome {
         Ok(path) => path,
         Err(diagnostic) => {
             configuration::print_one(diagnostic, console);
-            return Outcome::Misused;
+            return CommandOutcome::Misused;
         }
     };
     let read_path = path.clone();
@@ -33,7 +33,7 @@ pub(super) fn run(arguments: &RunArgs, console: &Console) -> Outcome {
     let Ok(configuration) = source.read(&mut report) else {
         configuration::print(&report, console);
         eprintln!("{}: {}", path.display(), quantity::findings(&report));
-        return Outcome::Misused;
+        return CommandOutcome::Misused;
     };
     let options = StartOptions {
         announcement: Announcement::of_run(&configuration.settings, &path),

@@ -17,7 +17,7 @@ use crate::config::tables::{PoolTable, SiteTable, WorkersTable};
 use crate::config::tls::Tls;
 use crate::lifecycle::{self, ConfigurationSource, StartOptions};
 use crate::machine::Machine;
-use crate::outcome::Outcome;
+use crate::outcome::CommandOutcome;
 use crate::purpose::Purpose;
 
 /// The default address.
@@ -31,17 +31,17 @@ const NEXT_PORTS: u16 = 20;
 /// The configuration of a project, in its directory.
 const FILE_NAME: &str = "haulier.toml";
 
-pub(super) fn run(arguments: &ServeArgs, console: &Console) -> Outcome {
+pub(super) fn run(arguments: &ServeArgs, console: &Console) -> CommandOutcome {
     match start(arguments, console) {
         Ok(outcome) => outcome,
         Err(diagnostic) => {
             configuration::print_one(diagnostic, console);
-            Outcome::Misused
+            CommandOutcome::Misused
         }
     }
 }
 
-fn start(arguments: &ServeArgs, console: &Console) -> Result<Outcome, Diagnostic> {
+fn start(arguments: &ServeArgs, console: &Console) -> Result<CommandOutcome, Diagnostic> {
     let directory = project_directory(arguments.directory.as_deref().unwrap_or(Path::new(".")))?;
     let address = choose_address(arguments);
     let (again, place) = (arguments.clone(), directory.clone());
@@ -50,7 +50,7 @@ fn start(arguments: &ServeArgs, console: &Console) -> Result<Outcome, Diagnostic
     let mut report = Report::default();
     let Ok(configuration) = source.read(&mut report) else {
         configuration::print(&report, console);
-        return Ok(Outcome::Misused);
+        return Ok(CommandOutcome::Misused);
     };
     let settings = &configuration.settings;
     // `--images` alone needs no project.

@@ -10,7 +10,7 @@ use super::{configuration, status_text};
 use crate::admin::state::ServerState;
 use crate::admin::{Client, cannot_ask, find};
 use crate::cli::{Console, StatusArgs};
-use crate::outcome::Outcome;
+use crate::outcome::CommandOutcome;
 
 /// Its name in messages.
 const COMMAND: &str = "status";
@@ -19,13 +19,13 @@ const PACE: Duration = Duration::from_secs(1);
 /// Moves the cursor to the upper left corner and clears the screen.
 const REPAINT: &str = "\x1b[H\x1b[J";
 
-pub(super) fn run(arguments: &StatusArgs, console: &Console) -> Outcome {
+pub(super) fn run(arguments: &StatusArgs, console: &Console) -> CommandOutcome {
     let client = find(arguments.socket.as_deref(), COMMAND);
     match client.and_then(|client| show(client, arguments)) {
-        Ok(()) => Outcome::Done,
+        Ok(()) => CommandOutcome::Done,
         Err(diagnostic) => {
             configuration::print_one(diagnostic, console);
-            Outcome::Failed
+            CommandOutcome::Failed
         }
     }
 }

@@ -8,18 +8,18 @@ use haulier_settings::Diagnostic;
 use super::configuration;
 use crate::admin::{Client, Command, ControlAnswer, cannot_ask, find};
 use crate::cli::{Console, StopArgs};
-use crate::outcome::Outcome;
+use crate::outcome::CommandOutcome;
 
 /// Its name in messages.
 const COMMAND: &str = "stop";
 
-pub(super) fn run(arguments: &StopArgs, console: &Console) -> Outcome {
+pub(super) fn run(arguments: &StopArgs, console: &Console) -> CommandOutcome {
     let stopped = find(arguments.socket.as_deref(), COMMAND).and_then(|client| stop(client, arguments, console));
     match stopped {
-        Ok(()) => Outcome::Done,
+        Ok(()) => CommandOutcome::Done,
         Err(diagnostic) => {
             configuration::print_one(diagnostic, console);
-            Outcome::Failed
+            CommandOutcome::Failed
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::certificates::local::LocalAuthority;
 use crate::cli::{Console, TrustArgs};
 use crate::config::tls::state_directory;
 use crate::error_chain::with_sources;
-use crate::outcome::Outcome;
+use crate::outcome::CommandOutcome;
 
 /// Its name in lists, and the name of its file.
 const NAME: &str = "haulier-local-authority";
@@ -31,13 +31,13 @@ const SYSTEM_STORES: [(&str, &str, &[&str]); 3] = [
     ),
 ];
 
-pub(super) fn run(arguments: &TrustArgs, console: &Console) -> Outcome {
+pub(super) fn run(arguments: &TrustArgs, console: &Console) -> CommandOutcome {
     let state = arguments.state.clone().unwrap_or_else(state_directory);
     let authority = match LocalAuthority::open(&state) {
         Ok(authority) => authority,
         Err(error) => {
             eprintln!("error: {}", with_sources(&error));
-            return Outcome::Failed;
+            return CommandOutcome::Failed;
         }
     };
     let file = authority.certificate_file();
@@ -60,7 +60,11 @@ pub(super) fn run(arguments: &TrustArgs, console: &Console) -> Outcome {
         said.line("browsers: none keeps a store of its own for this account");
     }
     let failed = [&system].into_iter().chain(&browsers).any(|result| result.is_err());
-    if failed { Outcome::Failed } else { Outcome::Done }
+    if failed {
+        CommandOutcome::Failed
+    } else {
+        CommandOutcome::Done
+    }
 }
 
 /// The result for one trust store: what was done, or what to do.

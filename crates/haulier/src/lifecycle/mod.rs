@@ -39,7 +39,7 @@ use crate::config::settings::{AdminAddress, Format, LogSettings, Site};
 use crate::error_chain::with_sources;
 use crate::log::{self, AccessLogs, LineFormat, Reopen};
 use crate::machine;
-use crate::outcome::Outcome;
+use crate::outcome::CommandOutcome;
 use crate::purpose::Purpose;
 
 /// Requests of the control socket that wait for the main loop.
@@ -59,7 +59,7 @@ pub(crate) struct StartOptions {
 }
 
 /// Serves until a signal or the control socket says stop.
-pub(crate) fn serve(options: StartOptions, console: &Console) -> Outcome {
+pub(crate) fn serve(options: StartOptions, console: &Console) -> CommandOutcome {
     machine::raise_descriptor_limit();
     systemd::keep_from_children();
     let settings = &options.configuration.settings;
@@ -72,17 +72,17 @@ pub(crate) fn serve(options: StartOptions, console: &Console) -> Outcome {
         Ok(outcome) => outcome,
         Err(StartFailure::Assemble(failure)) => {
             eprint!("{}", describe(&failure).render(console.colors_stderr()));
-            Outcome::Failed
+            CommandOutcome::Failed
         }
         Err(StartFailure::Bind(diagnostic)) => {
             let mut report = Report::default();
             report.push(*diagnostic);
             eprint!("{}", report.render(console.colors_stderr()));
-            Outcome::Failed
+            CommandOutcome::Failed
         }
         Err(StartFailure::System(failure)) => {
             error!(error = %failure, "cannot start");
-            Outcome::Failed
+            CommandOutcome::Failed
         }
     };
     writer.close();
@@ -114,7 +114,7 @@ impl From<Box<Diagnostic>> for StartFailure {
     }
 }
 
-fn start(options: StartOptions, line_format: LineFormat, console: &Console) -> Result<Outcome, StartFailure> {
+fn start(options: StartOptions, line_format: LineFormat, console: &Console) -> Result<CommandOutcome, StartFailure> {
     let settings = &options.configuration.settings;
     let notifier = Arc::new(Notifier::of_environment());
     let reopen = Reopen::default();

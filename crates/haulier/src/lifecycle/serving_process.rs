@@ -28,7 +28,7 @@ use crate::assemble::{AssembleError, Assembled, Parts, RunningParts};
 use crate::certificates::CertificateManager;
 use crate::config::settings::Site;
 use crate::error_chain::with_sources;
-use crate::outcome::Outcome;
+use crate::outcome::CommandOutcome;
 use crate::purpose::Purpose;
 use crate::quantity::{findings, plural};
 
@@ -94,7 +94,7 @@ impl ServingProcess {
         mut self,
         signals: &mut Signals,
         commands: &mut mpsc::Receiver<PendingCommand>,
-    ) -> Outcome {
+    ) -> CommandOutcome {
         self.notifier.ready(&self.status());
         let following = tokio::spawn(follow_roots(self.server.handle()));
         let watchdog = tokio::spawn(feed_watchdog(self.server.handle(), Arc::clone(&self.notifier)));
@@ -589,11 +589,11 @@ async fn stop(
     grace: Duration,
     signals: &mut Signals,
     commands: &mut mpsc::Receiver<PendingCommand>,
-) -> Outcome {
+) -> CommandOutcome {
     if end == StopMode::Now {
         warn!(connections = running.active(), "stopped at once");
         running.abort();
-        return Outcome::Done;
+        return CommandOutcome::Done;
     }
     running.drain();
     info!(connections = running.active(), grace_s = grace.as_secs(), "stopping");
@@ -601,8 +601,8 @@ async fn stop(
     while !running.is_finished() && Instant::now() < deadline {
         let forced = tokio::select! {
             signal = signals.next() => match signal {
-                ReceivedSignal::Terminate => Some(Outcome::Done),
-                ReceivedSignal::Interrupt => Some(Outcome::Interrupted),
+                ReceivedSignal::Terminate => Some(CommandOutcome::Done),
+                ReceivedSignal::Interrupt => Some(CommandOutcome::Interrupted),
                 ReceivedSignal::Reload => None,
             },
             Some(pending) = commands.recv() => answer_while_stopping(pending).await,
@@ -623,10 +623,10 @@ async fn stop(
     }
     running.abort();
     info!("stopped");
-    Outcome::Done
+    CommandOutcome::Done
 }
 
-async fn answer_while_stopping(pending: PendingCommand) -> Option<Outcome> {
+async fn answer_while_stopping(pending: PendingCommand) -> Option<CommandOutcome> {
     let now = pending.command == Command::Stop { now: true };
     let answer = match pending.command {
         Command::Stop { .. } => ControlAnswer::Done("it is stopping already".to_owned()),
@@ -636,7 +636,7 @@ async fn answer_while_stopping(pending: PendingCommand) -> Option<Outcome> {
     if now {
         sleep(POLL).await; // so that the answer is sent first
     }
-    now.then_some(Outcome::Done)
+    now.then_some(CommandOutcome::Done)
 }
 
 /// Stops the pools of the configuration, and the retiring ones.

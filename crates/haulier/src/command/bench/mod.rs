@@ -24,12 +24,12 @@ use crate::cli::Console;
 use crate::cli::bench::BenchArgs;
 use crate::error_chain::with_sources;
 use crate::machine;
-use crate::outcome::Outcome;
+use crate::outcome::CommandOutcome;
 
 /// The exit code if `--max-p95` was missed.
 const MISSED: u8 = 3;
 
-pub(super) fn run(arguments: &BenchArgs, console: &Console) -> Outcome {
+pub(super) fn run(arguments: &BenchArgs, console: &Console) -> CommandOutcome {
     machine::raise_descriptor_limit();
     if arguments.worker {
         return work();
@@ -45,7 +45,7 @@ pub(super) fn run(arguments: &BenchArgs, console: &Console) -> Outcome {
         Ok(options) => options,
         Err(wrong) => {
             eprintln!("{}{wrong}", if wrong.starts_with("ab: ") { "" } else { "error: " });
-            return Outcome::Misused;
+            return CommandOutcome::Misused;
         }
     };
     if arguments.framing_check {
@@ -55,10 +55,10 @@ pub(super) fn run(arguments: &BenchArgs, console: &Console) -> Outcome {
     let is_interrupted = stop_on_signal(&control);
     let measured = match measure(&options, arguments, ab.as_ref(), console, &control) {
         Ok(measured) => measured,
-        Err(CampaignError::Interrupted) => return Outcome::Interrupted,
+        Err(CampaignError::Interrupted) => return CommandOutcome::Interrupted,
         Err(error) => {
             eprintln!("error: {}", with_sources(&error));
-            return Outcome::Failed;
+            return CommandOutcome::Failed;
         }
     };
     let printed = match &ab {
@@ -73,12 +73,12 @@ pub(super) fn run(arguments: &BenchArgs, console: &Console) -> Outcome {
 }
 
 /// Runs a part of another process's job.
-fn work() -> Outcome {
+fn work() -> CommandOutcome {
     match spread::work(io::stdin().lock(), io::stdout().lock()) {
-        Ok(()) => Outcome::Done,
+        Ok(()) => CommandOutcome::Done,
         Err(error) => {
             eprintln!("error: {error}");
-            Outcome::Failed
+            CommandOutcome::Failed
         }
     }
 }
@@ -130,14 +130,14 @@ fn measure(
 ///
 /// # Errors
 /// The end of the command, if ab ends early or the text cannot be written.
-fn print_as_ab(measured: &Measured, options: &Options, form: &AbForm) -> Result<(), Outcome> {
+fn print_as_ab(measured: &Measured, options: &Options, form: &AbForm) -> Result<(), CommandOutcome> {
     let _ = io::stdout().write_all(&ab::exchanges(measured, options, form.verbosity));
     if let Some(abort) = ab::abort(measured, options) {
         if abort.done > 0 {
             println!("Total of {} requests completed", abort.done);
         }
         eprintln!("{}", abort.message);
-        return Err(Outcome::FailedWith(abort.code));
+        return Err(CommandOutcome::FailedWith(abort.code));
     }
     eprint!("{}", ab::socket_errors(measured, form.verbosity));
     succeeded(print(&ab::render(measured, options, form)))?;
@@ -152,7 +152,7 @@ fn print_as_ab(measured: &Measured, options: &Options, form: &AbForm) -> Result<
 ///
 /// # Errors
 /// The end of the command, if the text cannot be written.
-fn print_run(measured: &Measured, arguments: &BenchArgs, console: &Console) -> Result<(), Outcome> {
+fn print_run(measured: &Measured, arguments: &BenchArgs, console: &Console) -> Result<(), CommandOutcome> {
     if arguments.verbosity >= 2 {
         eprint!("{}", run_text::first_exchange(measured, arguments.verbosity));
     }
@@ -164,7 +164,7 @@ fn print_run(measured: &Measured, arguments: &BenchArgs, console: &Console) -> R
 ///
 /// # Errors
 /// The end of the command, if one cannot be written.
-fn write_files(measured: &Measured, arguments: &BenchArgs) -> Result<(), Outcome> {
+fn write_files(measured: &Measured, arguments: &BenchArgs) -> Result<(), CommandOutcome> {
     match files::write(measured, arguments) {
         Ok(written) => {
             for (what, path) in written.iter().filter(|_| !arguments.ab) {
@@ -174,19 +174,19 @@ fn write_files(measured: &Measured, arguments: &BenchArgs) -> Result<(), Outcome
         }
         Err(problem) => {
             eprintln!("error: {problem}");
-            Err(Outcome::Failed)
+            Err(CommandOutcome::Failed)
         }
     }
 }
 
-fn succeeded(outcome: Outcome) -> Result<(), Outcome> {
+fn succeeded(outcome: CommandOutcome) -> Result<(), CommandOutcome> {
     match outcome {
-        Outcome::Done => Ok(()),
+        CommandOutcome::Done => Ok(()),
         other => Err(other),
     }
 }
 
-fn outcome(measured: &Measured, options: &Options, arguments: &BenchArgs, is_interrupted: bool) -> Outcome {
+fn outcome(measured: &Measured, options: &Options, arguments: &BenchArgs, is_interrupted: bool) -> CommandOutcome {
     let points = &measured.run.points;
     let is_missed = arguments.max_p95.is_some_and(|most| {
         let most = u64::try_from(most.as_micros()).unwrap_or(u64::MAX);
@@ -200,21 +200,21 @@ fn outcome(measured: &Measured, options: &Options, arguments: &BenchArgs, is_int
     let is_cut_off =
         options.stop == StopRule::Any && measured.tallies.iter().any(|tally| failed(tally) > tally.answers());
     if is_interrupted {
-        Outcome::Interrupted
+        CommandOutcome::Interrupted
     } else if is_missed {
         eprintln!("--max-p95 was missed");
-        Outcome::FailedWith(MISSED)
+        CommandOutcome::FailedWith(MISSED)
     } else if arguments.ab {
         // ab succeeds even if every request failed.
-        Outcome::Done
+        CommandOutcome::Done
     } else if is_cut_off || points.iter().all(|point| point.total.requests == 0) {
-        Outcome::Failed
+        CommandOutcome::Failed
     } else {
-        Outcome::Done
+        CommandOutcome::Done
     }
 }
 
-fn check_framing(options: &Options, arguments: &BenchArgs) -> Outcome {
+fn check_framing(options: &Options, arguments: &BenchArgs) -> CommandOutcome {
     /// Longer than most servers keep a connection.
     const TIMEOUT: Duration = Duration::from_secs(90);
     let timeout = arguments.timeout.or(arguments.patience).unwrap_or(TIMEOUT);
@@ -222,7 +222,7 @@ fn check_framing(options: &Options, arguments: &BenchArgs) -> Outcome {
         Ok(found) => found,
         Err(error) => {
             eprintln!("error: {}", with_sources(&error));
-            return Outcome::Failed;
+            return CommandOutcome::Failed;
         }
     };
     let lines = options.targets.iter().zip(found);
@@ -231,12 +231,12 @@ fn check_framing(options: &Options, arguments: &BenchArgs) -> Outcome {
 }
 
 /// Prints a text. A reader that has closed its end is no failure.
-fn print(text: &str) -> Outcome {
+fn print(text: &str) -> CommandOutcome {
     match io::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
             eprintln!("error: cannot write the result: {error}");
-            Outcome::Failed
+            CommandOutcome::Failed
         }
-        _ => Outcome::Done,
+        _ => CommandOutcome::Done,
     }
 }

@@ -27,22 +27,22 @@ use tokio::task::{JoinSet, LocalSet};
 use self::narrator::{Narrator, Screen};
 use crate::cli::Console;
 use crate::cli::get::{GetArgs, HttpVersion};
-use crate::outcome::Outcome;
+use crate::outcome::CommandOutcome;
 
 /// The largest checksum file, bytes.
 const MOST_LIST: usize = 16 * 1024 * 1024;
 
-pub(super) fn run(arguments: &GetArgs, console: &Console) -> Outcome {
+pub(super) fn run(arguments: &GetArgs, console: &Console) -> CommandOutcome {
     if let Err(wrong) = check(arguments) {
         eprintln!("error: {wrong}");
-        return Outcome::Misused;
+        return CommandOutcome::Misused;
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("error: cannot start: {error}");
-            return Outcome::Failed;
+            return CommandOutcome::Failed;
         }
     };
     let screen = Rc::new(Screen::new(arguments.json, arguments.is_to_stdout(), console));
@@ -70,10 +70,10 @@ fn check(arguments: &GetArgs) -> Result<(), &'static str> {
     Ok(())
 }
 
-async fn interruptible(arguments: &GetArgs, screen: &Rc<Screen>) -> Outcome {
+async fn interruptible(arguments: &GetArgs, screen: &Rc<Screen>) -> CommandOutcome {
     let signals = (signal(SignalKind::interrupt()), signal(SignalKind::terminate()));
     let (Ok(mut interrupt), Ok(mut terminate)) = signals else {
-        return Outcome::Failed;
+        return CommandOutcome::Failed;
     };
     let longest = async {
         match arguments.max_time {
@@ -83,33 +83,33 @@ async fn interruptible(arguments: &GetArgs, screen: &Rc<Screen>) -> Outcome {
     };
     tokio::select! {
         outcome = all(arguments, screen) => outcome,
-        _ = interrupt.recv() => Outcome::Interrupted,
-        _ = terminate.recv() => Outcome::Interrupted,
+        _ = interrupt.recv() => CommandOutcome::Interrupted,
+        _ = terminate.recv() => CommandOutcome::Interrupted,
         () = longest => {
             screen.problem("--max-time has passed");
-            Outcome::FailedWith(code(Class::Timeout))
+            CommandOutcome::FailedWith(code(Class::Timeout))
         }
     }
 }
 
-async fn all(arguments: &GetArgs, screen: &Rc<Screen>) -> Outcome {
+async fn all(arguments: &GetArgs, screen: &Rc<Screen>) -> CommandOutcome {
     let client = match client(arguments) {
         Ok(client) => Rc::new(client),
         Err(problem) => {
             screen.problem(&problem);
-            return Outcome::Failed;
+            return CommandOutcome::Failed;
         }
     };
     let options = match options(arguments, &client).await {
         Ok(options) => options,
         Err((problem, class)) => {
             screen.problem(&problem);
-            return Outcome::FailedWith(code(class));
+            return CommandOutcome::FailedWith(code(class));
         }
     };
     let pace = arguments.limit.map(|limit| Rc::new(Pace::new(limit)));
     let places = Rc::new(Semaphore::new(usize::from(arguments.jobs)));
-    let worst = Rc::new(Cell::new(Outcome::Done));
+    let worst = Rc::new(Cell::new(CommandOutcome::Done));
     let mut downloads = JoinSet::new();
     for url in &arguments.urls {
         let narrator = Rc::new(Narrator::new(Rc::clone(screen), url.clone()));
@@ -142,12 +142,12 @@ async fn all(arguments: &GetArgs, screen: &Rc<Screen>) -> Outcome {
 }
 
 /// The outcome after one more failure: several of one class have its exit code, several classes 1.
-fn worse(before: Outcome, error: &DownloadError) -> Outcome {
-    let this = Outcome::FailedWith(code(error.class()));
-    if before == Outcome::Done || before == this {
+fn worse(before: CommandOutcome, error: &DownloadError) -> CommandOutcome {
+    let this = CommandOutcome::FailedWith(code(error.class()));
+    if before == CommandOutcome::Done || before == this {
         this
     } else {
-        Outcome::Failed
+        CommandOutcome::Failed
     }
 }
 

@@ -16,12 +16,12 @@ use self::service::{Client, ServiceAnswer, ServiceError};
 use crate::cli::Console;
 use crate::cli::image::{ImageArgs, ImageCommand, InfoArgs, PutArgs, RmArgs, UrlArgs};
 use crate::error_chain::with_sources;
-use crate::outcome::Outcome;
+use crate::outcome::CommandOutcome;
 
 /// An error message of one line.
 type CommandResult<T> = Result<T, String>;
 
-pub(super) fn run(arguments: &ImageArgs, console: &Console) -> Outcome {
+pub(super) fn run(arguments: &ImageArgs, console: &Console) -> CommandOutcome {
     let done = match &arguments.command {
         ImageCommand::Put(arguments) => put(arguments),
         ImageCommand::Url(arguments) => url(arguments),
@@ -31,11 +31,11 @@ pub(super) fn run(arguments: &ImageArgs, console: &Console) -> Outcome {
         ImageCommand::Verify(arguments) => verify::run(arguments, console),
     };
     match done {
-        Ok(true) => Outcome::Done,
-        Ok(false) => Outcome::Failed,
+        Ok(true) => CommandOutcome::Done,
+        Ok(false) => CommandOutcome::Failed,
         Err(why) => {
             eprintln!("error: {why}");
-            Outcome::Failed
+            CommandOutcome::Failed
         }
     }
 }
