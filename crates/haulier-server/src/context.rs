@@ -8,7 +8,7 @@ use crate::files::{self, FoundPath, Script};
 use crate::site::{Mount, PathRules, Site};
 use crate::thread::Thread;
 
-/// Number of times a request was decided. An internal pass follows a password check or a script's local redirect.
+/// A pass of a request through the filters. An internal one follows a password check or a local redirect of a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pass {
     First,

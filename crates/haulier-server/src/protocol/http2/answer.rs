@@ -15,7 +15,7 @@ use super::super::exact_body::ExactBody;
 use super::super::finished_exchange::FinishedExchange;
 use super::connection::{Connection, MOST_OUTPUT};
 use super::head;
-use super::sending::{SendStep, Sending};
+use super::sending::{StreamStep, Sending};
 use super::stream::Stream;
 use crate::answer::error_page;
 use crate::metrics::InFlight;
@@ -164,14 +164,14 @@ impl Connection {
         }
     }
 
-    fn handle_step(self: &Rc<Self>, stream: &Rc<Stream>, step: SendStep) {
+    fn handle_step(self: &Rc<Self>, stream: &Rc<Stream>, step: StreamStep) {
         match step {
-            SendStep::Waiting => {}
-            SendStep::Taken => stream.wake(),
-            SendStep::Done => self.end(stream, true),
-            SendStep::Gone => self.end(stream, false),
-            SendStep::Cold(slice, most) => stream.spawn_read_ahead(slice, most),
-            SendStep::Broken(error) => {
+            StreamStep::Waiting => {}
+            StreamStep::Taken => stream.wake(),
+            StreamStep::Done => self.end(stream, true),
+            StreamStep::Gone => self.end(stream, false),
+            StreamStep::Cold(slice, most) => stream.spawn_read_ahead(slice, most),
+            StreamStep::Broken(error) => {
                 tracing::warn!(%error, "cannot send the rest of a file");
                 self.break_off(stream, None);
             }

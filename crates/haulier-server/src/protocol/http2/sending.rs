@@ -50,7 +50,7 @@ pub(super) struct Sending {
 
 /// The result of a turn.
 #[derive(Debug)]
-pub(super) enum SendStep {
+pub(super) enum StreamStep {
     /// The whole response is in the output.
     Done,
     /// The piece is in the output; the source has more.
@@ -131,41 +131,41 @@ impl Sending {
     }
 
     /// Sends one turn of the current piece.
-    pub(super) fn step(&mut self, machine: &mut Machine, stream: u32) -> SendStep {
+    pub(super) fn step(&mut self, machine: &mut Machine, stream: u32) -> StreamStep {
         if self.is_reading {
-            return SendStep::Waiting;
+            return StreamStep::Waiting;
         }
         let before = machine.output().len();
         let step = match self.piece.take() {
-            None => SendStep::Taken,
+            None => StreamStep::Taken,
             Some(Piece::Bytes(bytes)) => self.step_bytes(machine, stream, bytes),
             Some(Piece::File(slice)) => self.step_file(machine, stream, slice),
             Some(Piece::Pipe(slice)) => self.step_pipe(machine, stream, slice),
         };
         self.sent += (machine.output().len() - before) as u64;
         match step {
-            SendStep::Taken if self.is_last => SendStep::Done,
+            StreamStep::Taken if self.is_last => StreamStep::Done,
             step => step,
         }
     }
 
-    fn step_bytes(&mut self, machine: &mut Machine, stream: u32, mut bytes: Bytes) -> SendStep {
+    fn step_bytes(&mut self, machine: &mut Machine, stream: u32, mut bytes: Bytes) -> StreamStep {
         let turn = bytes.len().min(TURN);
         let ends = turn == bytes.len();
         let Some(sent) = machine.send_data(stream, &bytes[..turn], ends && self.is_last) else {
-            return SendStep::Gone;
+            return StreamStep::Gone;
         };
         self.body_sent += sent as u64;
         bytes.advance(sent);
         if bytes.is_empty() {
-            return SendStep::Taken;
+            return StreamStep::Taken;
         }
         machine.queue(stream);
         self.piece = Some(Piece::Bytes(bytes));
-        SendStep::Waiting
+        StreamStep::Waiting
     }
 
-    fn step_file(&mut self, machine: &mut Machine, stream: u32, mut slice: FileSlice) -> SendStep {
+    fn step_file(&mut self, machine: &mut Machine, stream: u32, mut slice: FileSlice) -> StreamStep {
         let mut left = TURN;
         while left > 0 {
             let most = left;
@@ -179,12 +179,12 @@ impl Sending {
             });
             let sent = match read {
                 Ok(Some(sent)) => sent,
-                Ok(None) => return SendStep::Gone,
-                Err(ReadNow::Broken(error)) => return SendStep::Broken(error),
+                Ok(None) => return StreamStep::Gone,
+                Err(ReadNow::Broken(error)) => return StreamStep::Broken(error),
                 Err(_) => {
                     self.is_reading = true;
                     self.piece = Some(Piece::File(slice.clone()));
-                    return SendStep::Cold(slice, AHEAD);
+                    return StreamStep::Cold(slice, AHEAD);
                 }
             };
             slice.range.start += sent as u64;
@@ -192,7 +192,7 @@ impl Sending {
             left -= sent;
             if slice.is_empty() {
                 self.read_ahead = false;
-                return SendStep::Taken;
+                return StreamStep::Taken;
             }
             if sent == 0 {
                 break;
@@ -201,10 +201,10 @@ impl Sending {
         self.read_ahead = false;
         machine.queue(stream);
         self.piece = Some(Piece::File(slice));
-        SendStep::Waiting
+        StreamStep::Waiting
     }
 
-    fn step_pipe(&mut self, machine: &mut Machine, stream: u32, mut slice: PipeSlice) -> SendStep {
+    fn step_pipe(&mut self, machine: &mut Machine, stream: u32, mut slice: PipeSlice) -> StreamStep {
         let mut left = TURN;
         while left > 0 && !slice.is_empty() {
             let (rest, most) = (slice.len() as usize, left);
@@ -218,15 +218,15 @@ impl Sending {
                     self.body_sent += sent as u64;
                     left -= sent;
                 }
-                Ok(None) => return SendStep::Gone,
-                Err(error) => return SendStep::Broken(error),
+                Ok(None) => return StreamStep::Gone,
+                Err(error) => return StreamStep::Broken(error),
             }
         }
         if slice.is_empty() {
-            return SendStep::Taken;
+            return StreamStep::Taken;
         }
         machine.queue(stream);
         self.piece = Some(Piece::Pipe(slice));
-        SendStep::Waiting
+        StreamStep::Waiting
     }
 }
