@@ -66,7 +66,7 @@ const MOST_WAITING: usize = 1024 * 1024;
 
 /// Lost lines of all logs.
 #[derive(Debug)]
-pub(crate) struct Lost {
+pub(crate) struct LostLines {
     /// The reader was too slow.
     pub(crate) slow: AtomicU64,
     /// The target could not be written to.
@@ -74,7 +74,7 @@ pub(crate) struct Lost {
 }
 
 /// A static, because logs outlive configurations.
-pub(crate) static LOST: Lost = Lost {
+pub(crate) static LOST: LostLines = LostLines {
     slow: AtomicU64::new(0),
     failed: AtomicU64::new(0),
 };

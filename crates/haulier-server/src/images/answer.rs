@@ -24,12 +24,12 @@ const TEMPORARY: u32 = 60;
 struct Prepared {
     etag: String,
     /// Heads by how the image was chosen.
-    heads: [OnceLock<Heads>; Terms::COUNT],
+    heads: [OnceLock<Heads>; VariantSelection::COUNT],
 }
 
 /// The parts of a request that chose a variant, besides the address.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Terms {
+pub(crate) struct VariantSelection {
     /// The format, by Accept.
     pub(crate) accept: bool,
     /// The size, by a client hint.
@@ -38,7 +38,7 @@ pub(crate) struct Terms {
     pub(crate) temporary: bool,
 }
 
-impl Terms {
+impl VariantSelection {
     /// Number of combinations.
     const COUNT: usize = 12;
 
@@ -69,8 +69,8 @@ struct Heads {
 }
 
 impl Heads {
-    fn new(etag: &str, format: Option<Format>, frame: &Fields, terms: Terms) -> Self {
-        let fields = fields(etag, format, frame, terms);
+    fn new(etag: &str, format: Option<Format>, frame: &Fields, selection: VariantSelection) -> Self {
+        let fields = fields(etag, format, frame, selection);
         let not_modified = without_metadata(&fields);
         Self {
             whole: Arc::new(PreparedHead::new(fields)),
@@ -95,9 +95,9 @@ impl Prepared {
 
 /// Answers GET or HEAD with an image, by the conditions and the range of the request. `frame` are the fields of every
 /// such response of the site.
-pub(crate) fn respond(image: &Image, request: &RequestHead, frame: &Fields, terms: Terms) -> Response {
+pub(crate) fn respond(image: &Image, request: &RequestHead, frame: &Fields, selection: VariantSelection) -> Response {
     let Prepared { etag, heads } = image.attached(Prepared::of);
-    let heads = heads[terms.index()].get_or_init(|| Heads::new(etag, image.format(), frame, terms));
+    let heads = heads[selection.index()].get_or_init(|| Heads::new(etag, image.format(), frame, selection));
     let mut response = match image.content() {
         Content::File(file) => {
             let content_type = content_type(image.format());
@@ -204,7 +204,7 @@ pub(crate) fn content_type(format: Option<Format>) -> &'static str {
 }
 
 /// The fields of a 200.
-pub(crate) fn fields(etag: &str, format: Option<Format>, frame: &Fields, terms: Terms) -> Fields {
+pub(crate) fn fields(etag: &str, format: Option<Format>, frame: &Fields, selection: VariantSelection) -> Fields {
     let mut fields = Fields::new();
     fields.append("Content-Type", content_type(format));
     fields.append("ETag", etag);
@@ -213,10 +213,10 @@ pub(crate) fn fields(etag: &str, format: Option<Format>, frame: &Fields, terms: 
     for (name, value) in frame.iter() {
         fields.set(name, value);
     }
-    if let Some(vary) = terms.vary() {
+    if let Some(vary) = selection.vary() {
         fields.append("Vary", vary);
     }
-    if terms.temporary
+    if selection.temporary
         && let Some(shortened) = fields.get("Cache-Control").map(shortened)
     {
         fields.set("Cache-Control", shortened);
@@ -242,7 +242,12 @@ fn shortened(cache_control: &[u8]) -> String {
 }
 
 /// The 304 for a request that names this tag; `None` if the image is needed. It costs no lookup and no rendering.
-pub(crate) fn unchanged(request: &RequestHead, etag: &str, frame: &Fields, terms: Terms) -> Option<Response> {
+pub(crate) fn unchanged(
+    request: &RequestHead,
+    etag: &str,
+    frame: &Fields,
+    selection: VariantSelection,
+) -> Option<Response> {
     let asked = request.fields();
     let value = asked.known(Known::IfNoneMatch)?.trim_ascii();
     if asked.known(Known::IfMatch).is_some() || asked.known(Known::IfUnmodifiedSince).is_some() {
@@ -254,7 +259,7 @@ pub(crate) fn unchanged(request: &RequestHead, etag: &str, frame: &Fields, terms
     let is_named =
         value != b"*" && conditional::evaluate(asked, request.method(), &validators(etag)) == Precondition::NotModified;
     (is_bare || is_named).then(|| {
-        let fields = without_metadata(&fields(etag, None, frame, terms));
+        let fields = without_metadata(&fields(etag, None, frame, selection));
         prepared(304, fields.into(), Body::Empty)
     })
 }
@@ -283,7 +288,7 @@ mod tests {
         Image::of_bytes(bytes, CacheKey::of(&[b"x"]))
     }
 
-    const ACCEPTED: Terms = Terms {
+    const ACCEPTED: VariantSelection = VariantSelection {
         accept: true,
         hinted: Hinted::Nothing,
         temporary: false,
@@ -320,13 +325,16 @@ mod tests {
         let mut seen = std::collections::HashSet::new();
         for (accept, temporary) in [(false, false), (true, false), (true, true)] {
             for hinted in [Hinted::Nothing, Hinted::Density, Hinted::Width] {
-                let terms = Terms {
+                let selection = VariantSelection {
                     accept,
                     hinted,
                     temporary,
                 };
-                assert!(seen.insert(terms.index()) && terms.index() < Terms::COUNT, "{terms:?}");
-                let response = respond(&image, &head("GET", "/x", ""), &frame(), terms);
+                assert!(
+                    seen.insert(selection.index()) && selection.index() < VariantSelection::COUNT,
+                    "{selection:?}"
+                );
+                let response = respond(&image, &head("GET", "/x", ""), &frame(), selection);
                 let vary = response.head.fields().get("Vary").map(String::from_utf8_lossy);
                 let names: Vec<&str> = vary.as_deref().unwrap_or("").split(", ").collect();
                 assert_eq!(names.contains(&"Accept"), accept, "{vary:?}");
@@ -346,15 +354,15 @@ mod tests {
         ] {
             assert_eq!(shortened(usual.as_bytes()), expected);
         }
-        let terms = Terms {
+        let selection = VariantSelection {
             temporary: true,
             ..ACCEPTED
         };
         let mut frame = Fields::new();
-        let silent = fields("\"x\"", None, &frame, terms);
+        let silent = fields("\"x\"", None, &frame, selection);
         assert!(!silent.contains("Cache-Control"));
         frame.append("Cache-Control", "public, max-age=3600");
-        let told = fields("\"x\"", None, &frame, terms);
+        let told = fields("\"x\"", None, &frame, selection);
         assert_eq!(told.get("Cache-Control"), Some(&b"public, max-age=60"[..]));
     }
 
@@ -365,7 +373,7 @@ mod tests {
                 &image(),
                 &head("GET", "/x", &format!("Range: {range}\r\n")),
                 &frame(),
-                Terms::default(),
+                VariantSelection::default(),
             )
         };
         let response = ask("bytes=4-6");
@@ -374,7 +382,10 @@ mod tests {
         assert_eq!(ask("bytes=20-").status, 416);
         assert_eq!(ask("bytes=0-1,4-5").status, 200);
         let request = head("GET", "/x", "Range: bytes=4-6\r\nIf-Range: \"other\"\r\n");
-        assert_eq!(respond(&image(), &request, &frame(), Terms::default()).status, 200);
+        assert_eq!(
+            respond(&image(), &request, &frame(), VariantSelection::default()).status,
+            200
+        );
     }
 
     #[test]
@@ -392,11 +403,14 @@ mod tests {
         for value in ["*", "\"y\"", "y"] {
             let request = head("GET", "/x", &format!("If-None-Match: {value}\r\n"));
             assert!(
-                unchanged(&request, &etag, &frame(), Terms::default()).is_none(),
+                unchanged(&request, &etag, &frame(), VariantSelection::default()).is_none(),
                 "{value}"
             );
         }
         let any = head("GET", "/x", "If-None-Match: *\r\n");
-        assert_eq!(respond(&image(), &any, &frame(), Terms::default()).status, 304);
+        assert_eq!(
+            respond(&image(), &any, &frame(), VariantSelection::default()).status,
+            304
+        );
     }
 }

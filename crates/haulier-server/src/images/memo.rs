@@ -11,7 +11,7 @@ use haulier_image_service::Image;
 use haulier_proto::field::{Fields, Known};
 use haulier_proto::head::{Method, RequestHead};
 
-use super::answer::{self, Terms};
+use super::answer::{self, VariantSelection};
 use super::site::ImageSite;
 
 /// Longer addresses are parsed each time, bytes.
@@ -25,7 +25,7 @@ pub(crate) struct Memo(haulier_store::Memo<Remembered>);
 struct Remembered {
     image: Weak<Image>,
     frame: Arc<Fields>,
-    terms: Terms,
+    selection: VariantSelection,
 }
 
 impl Memo {
@@ -43,7 +43,7 @@ impl Memo {
         write_key(key, site, head);
         self.0.find(key, now, site.service.generation(), |found| {
             let image = found.image.upgrade()?;
-            Some(answer::respond(&image, head, &found.frame, found.terms))
+            Some(answer::respond(&image, head, &found.frame, found.selection))
         })
     }
 
@@ -54,7 +54,7 @@ impl Memo {
         head: &RequestHead,
         image: &Arc<Image>,
         frame: &Arc<Fields>,
-        terms: Terms,
+        selection: VariantSelection,
         until: Instant,
     ) {
         if !is_plain(site, head) || head.target().len() > LONGEST {
@@ -65,7 +65,7 @@ impl Memo {
         let remembered = Remembered {
             image: Arc::downgrade(image),
             frame: Arc::clone(frame),
-            terms,
+            selection,
         };
         self.0.keep(key, remembered, until, site.service.generation());
     }

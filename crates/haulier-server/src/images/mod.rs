@@ -7,7 +7,7 @@ mod memo;
 mod settings;
 mod site;
 
-pub(crate) use answer::Terms;
+pub(crate) use answer::VariantSelection;
 pub(crate) use memo::{Memo, hints};
 pub use settings::{Compat, ImageSettings};
 pub use site::ImageSite;

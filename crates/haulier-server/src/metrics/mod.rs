@@ -36,7 +36,7 @@ pub use stream::StreamingScript;
 pub use times::DurationHistogram;
 pub use totals::{CodingTotals, HandlerTotals, SiteTotals, Totals};
 pub use transfers::Transfer;
-pub(crate) use transfers::{LISTED_AFTER, UnderWay};
+pub(crate) use transfers::{LISTED_AFTER, ListedTransfer};
 
 /// All metrics of a server. Reading them takes some microseconds and blocks no other thread.
 #[derive(Debug)]
@@ -272,7 +272,7 @@ impl Metrics {
         site: Option<&Site>,
         length: Option<u64>,
         since: Instant,
-    ) -> UnderWay {
+    ) -> ListedTransfer {
         self.transfers.begin(request, site, length, since)
     }
 

@@ -64,7 +64,7 @@ pub(super) struct Transfers {
 struct TransferTable {
     next: u64,
     /// By number, so oldest first.
-    under_way: BTreeMap<u64, Arc<Transfer>>,
+    listed: BTreeMap<u64, Arc<Transfer>>,
 }
 
 impl Transfers {
@@ -74,7 +74,7 @@ impl Transfers {
 
     /// Oldest first.
     pub(super) fn list(&self) -> Vec<Arc<Transfer>> {
-        self.lock().under_way.values().cloned().collect()
+        self.lock().listed.values().cloned().collect()
     }
 
     /// Lists a response to `request` whose sending began at `since`.
@@ -84,7 +84,7 @@ impl Transfers {
         site: Option<&Site>,
         length: Option<u64>,
         since: Instant,
-    ) -> UnderWay {
+    ) -> ListedTransfer {
         let site = site.map(|site| site.settings.name.clone());
         let client = request.peer.remote.ip();
         self.list_one(site, shortened(request.head.target()), client, length, since)
@@ -97,7 +97,7 @@ impl Transfers {
         client: IpAddr,
         length: Option<u64>,
         since: Instant,
-    ) -> UnderWay {
+    ) -> ListedTransfer {
         let mut table = self.lock();
         let number = table.next;
         table.next += 1;
@@ -111,9 +111,9 @@ impl Transfers {
             sent: AtomicU64::new(0),
             unacknowledged: AtomicU64::new(0),
         });
-        table.under_way.insert(number, Arc::clone(&transfer));
+        table.listed.insert(number, Arc::clone(&transfer));
         drop(table);
-        UnderWay {
+        ListedTransfer {
             transfers: Arc::clone(self),
             transfer,
         }
@@ -122,12 +122,12 @@ impl Transfers {
 
 /// Keeps a transfer listed until it is dropped.
 #[derive(Debug)]
-pub(crate) struct UnderWay {
+pub(crate) struct ListedTransfer {
     transfers: Arc<Transfers>,
     transfer: Arc<Transfer>,
 }
 
-impl UnderWay {
+impl ListedTransfer {
     /// Sets the number of bytes given to the kernel.
     pub(crate) fn sent(&self, bytes: u64) {
         self.transfer.sent.store(bytes, Ordering::Relaxed);
@@ -138,9 +138,9 @@ impl UnderWay {
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for ListedTransfer {
     fn drop(&mut self) {
-        self.transfers.lock().under_way.remove(&self.transfer.number);
+        self.transfers.lock().listed.remove(&self.transfer.number);
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use haulier_http::Request;
 
-use crate::metrics::{LISTED_AFTER, Transfer, UnderWay};
+use crate::metrics::{LISTED_AFTER, ListedTransfer, Transfer};
 use crate::site::Site;
 use crate::thread::Thread;
 
@@ -13,7 +13,7 @@ use crate::thread::Thread;
 #[derive(Debug)]
 pub(super) struct ActiveTransfer {
     begun: Instant,
-    under_way: Option<UnderWay>,
+    listed: Option<ListedTransfer>,
 }
 
 impl ActiveTransfer {
@@ -21,13 +21,13 @@ impl ActiveTransfer {
     pub(super) fn begin(thread: &Thread) -> Self {
         Self {
             begun: thread.io.clock.coarse(),
-            under_way: None,
+            listed: None,
         }
     }
 
     /// The entry in the list, if there is one.
     pub(super) fn transfer(&self) -> Option<&Arc<Transfer>> {
-        self.under_way.as_ref().map(UnderWay::transfer)
+        self.listed.as_ref().map(ListedTransfer::transfer)
     }
 
     /// Notes that `sent` bytes of `length` were sent, and lists the transfer if it is due.
@@ -39,14 +39,14 @@ impl ActiveTransfer {
         sent: u64,
         length: Option<u64>,
     ) {
-        if self.under_way.is_none()
+        if self.listed.is_none()
             && let Some(request) = request
             && thread.io.clock.coarse().saturating_duration_since(self.begun) >= LISTED_AFTER
         {
-            self.under_way = Some(thread.metrics.begin_transfer(request, site, length, self.begun));
+            self.listed = Some(thread.metrics.begin_transfer(request, site, length, self.begun));
         }
-        if let Some(under_way) = &self.under_way {
-            under_way.sent(sent);
+        if let Some(listed) = &self.listed {
+            listed.sent(sent);
         }
     }
 }

@@ -13,14 +13,14 @@ use super::{ImageWork, Started, wait_for};
 use crate::context::RequestContext;
 use crate::files;
 use crate::images::ImageSite;
-use crate::images::answer::{self, Terms, etag};
+use crate::images::answer::{self, VariantSelection, etag};
 use crate::site::Site;
 
 /// Starts to respond: at once if the client or memory has the image.
 pub(super) fn start(context: &RequestContext<'_>, images: &Arc<ImageSite>, order: VariantOrder) -> Started {
     for (rank, preferred) in order.preferred.iter().enumerate() {
-        let terms = order.terms_of(rank, images);
-        if let Some(response) = try_immediate(context, images, &order, preferred, terms) {
+        let selection = order.selection_of(rank, images);
+        if let Some(response) = try_immediate(context, images, &order, preferred, selection) {
             return Started::Response(response);
         }
         // A cache on disk or on the network may have it.
@@ -28,7 +28,7 @@ pub(super) fn start(context: &RequestContext<'_>, images: &Arc<ImageSite>, order
             return wait_for(ImageWork::Image(order));
         }
     }
-    match try_immediate(context, images, &order, &order.request, order.terms(images)) {
+    match try_immediate(context, images, &order, &order.request, order.selection(images)) {
         Some(response) => Started::Response(response),
         None => wait_for(ImageWork::Image(order)),
     }
@@ -40,19 +40,19 @@ fn try_immediate(
     images: &Arc<ImageSite>,
     order: &VariantOrder,
     request: &VariantRequest,
-    terms: Terms,
+    selection: VariantSelection,
 ) -> Option<Response> {
     let head = &context.request.head;
-    if let Some(response) = answer::unchanged(head, &etag(request.tag()), &order.frame, terms) {
+    if let Some(response) = answer::unchanged(head, &etag(request.tag()), &order.frame, selection) {
         return Some(response);
     }
     let (image, until) = images.service.cached(request, context.thread.io.clock.coarse())?;
-    let mut response = answer::respond(&image, head, &order.frame, terms);
+    let mut response = answer::respond(&image, head, &order.frame, selection);
     response.trace.image = Some(ImageResult::Memory);
-    let is_lasting = context.local.is_none() && context.path == head.path() && !terms.temporary;
+    let is_lasting = context.local.is_none() && context.path == head.path() && !selection.temporary;
     if let Some(until) = until.filter(|_| is_lasting) {
         let memo = &context.thread.caches.images;
-        memo.note(images, head, &image, &order.frame, terms, until);
+        memo.note(images, head, &image, &order.frame, selection, until);
     }
     Some(response)
 }
@@ -89,8 +89,8 @@ async fn fulfil(images: &Arc<ImageSite>, request: &Request, order: &VariantOrder
     if let Some(response) = preferred(images, request, order).await? {
         return Ok(response);
     }
-    let terms = order.terms(images);
-    let unchanged = answer::unchanged(&request.head, &etag(order.request.tag()), &order.frame, terms);
+    let selection = order.selection(images);
+    let unchanged = answer::unchanged(&request.head, &etag(order.request.tag()), &order.frame, selection);
     let response = match unchanged {
         Some(response) => response,
         None => send(images, request, order, order.request.clone()).await?,
@@ -116,8 +116,8 @@ async fn preferred(
             for missed in &order.preferred[..rank] {
                 background.start(missed);
             }
-            let terms = order.terms_of(rank, images);
-            return Ok(Some(with_image(&found, request, &order.frame, terms)));
+            let selection = order.selection_of(rank, images);
+            return Ok(Some(with_image(&found, request, &order.frame, selection)));
         }
     }
     Ok(None)
@@ -132,16 +132,16 @@ async fn send(
 ) -> Result<Response, ServiceError> {
     if variant.transform.is_some() {
         let found = images.service.get(variant).await?;
-        return Ok(with_image(&found, request, &order.frame, order.terms(images)));
+        return Ok(with_image(&found, request, &order.frame, order.selection(images)));
     }
     let etag = etag(variant.tag());
     let range = answer::range_asked(&request.head, &etag).map(Bytes::copy_from_slice);
     let opened = images.service.open(variant, range).await?;
-    let terms = order.terms(images);
+    let selection = order.selection(images);
     Ok(match opened {
-        Opened::Image(found) => with_image(&found, request, &order.frame, terms),
+        Opened::Image(found) => with_image(&found, request, &order.frame, selection),
         Opened::Whole { format, body, times } => {
-            let fields = answer::fields(&etag, format, &order.frame, terms);
+            let fields = answer::fields(&etag, format, &order.frame, selection);
             with_stream(200, fields, body, times)
         }
         Opened::Part {
@@ -151,7 +151,7 @@ async fn send(
             body,
             times,
         } => {
-            let mut fields = answer::fields(&etag, format, &order.frame, terms);
+            let mut fields = answer::fields(&etag, format, &order.frame, selection);
             fields.append("Content-Range", files::content_range(range, total));
             with_stream(206, fields, body, times)
         }
@@ -159,8 +159,8 @@ async fn send(
     })
 }
 
-fn with_image(found: &Found, request: &Request, frame: &Fields, terms: Terms) -> Response {
-    let mut response = answer::respond(&found.image, &request.head, frame, terms);
+fn with_image(found: &Found, request: &Request, frame: &Fields, selection: VariantSelection) -> Response {
+    let mut response = answer::respond(&found.image, &request.head, frame, selection);
     response.trace.image = Some(found.source);
     response.trace.image_times = Some(Box::new(found.times));
     response

@@ -12,7 +12,7 @@ use super::failure::ImageFailure;
 use super::signature::{self, Verdict};
 use crate::context::RequestContext;
 use crate::files::FileEntry;
-use crate::images::{Compat, ImageSite, Terms, hints};
+use crate::images::{Compat, ImageSite, VariantSelection, hints};
 
 /// Most unknown parameters in a query for a file (`?v=3`).
 const MOST_OTHERS: usize = 8;
@@ -24,7 +24,7 @@ pub(super) struct VariantOrder {
     /// Formats that the client prefers, best first. They are sent if cached, and rendered in the background if not.
     pub(super) preferred: Vec<VariantRequest>,
     /// The parts of the request that chose it, besides the address.
-    pub(super) terms: Terms,
+    pub(super) selection: VariantSelection,
     /// Fields of the response that do not depend on the variant.
     pub(super) frame: Arc<Fields>,
     /// Orders to try if the original does not allow this one, best first; a client hint or Accept chose it, not the
@@ -34,31 +34,31 @@ pub(super) struct VariantOrder {
 
 impl VariantOrder {
     /// An order for one variant and no other.
-    fn of(request: VariantRequest, terms: Terms, frame: Arc<Fields>) -> Self {
+    fn of(request: VariantRequest, selection: VariantSelection, frame: Arc<Fields>) -> Self {
         Self {
             request,
             preferred: Vec::new(),
-            terms,
+            selection,
             frame,
             fallbacks: Vec::new(),
         }
     }
 
-    /// The terms of a response with the variant of this rank: 0 is the best, the last is [`VariantOrder::request`]. It
+    /// The selection of a response with the variant of this rank: 0 is the best, the last is [`VariantOrder::request`]. It
     /// is temporary while a better one is being rendered.
-    pub(super) fn terms_of(&self, rank: usize, images: &ImageSite) -> Terms {
+    pub(super) fn selection_of(&self, rank: usize, images: &ImageSite) -> VariantSelection {
         let background = images.service.background();
-        Terms {
+        VariantSelection {
             temporary: self.preferred[..rank]
                 .iter()
                 .any(|better| !background.has_failed(better)),
-            ..self.terms
+            ..self.selection
         }
     }
 
-    /// The terms of a response with [`VariantOrder::request`].
-    pub(super) fn terms(&self, images: &ImageSite) -> Terms {
-        self.terms_of(self.preferred.len(), images)
+    /// The selection of a response with [`VariantOrder::request`].
+    pub(super) fn selection(&self, images: &ImageSite) -> VariantSelection {
+        self.selection_of(self.preferred.len(), images)
     }
 }
 
@@ -90,7 +90,11 @@ pub(super) fn of_image(
         }
         None => {
             let original = VariantRequest::of_stored(id, None);
-            Ok(VariantOrder::of(original, Terms::default(), Arc::clone(&images.frame)))
+            Ok(VariantOrder::of(
+                original,
+                VariantSelection::default(),
+                Arc::clone(&images.frame),
+            ))
         }
     }
 }
@@ -249,14 +253,14 @@ fn settled(
         by_client,
         hinted,
     } = chosen;
-    let terms = Terms {
+    let selection = VariantSelection {
         accept: transform.format == FormatChoice::Auto,
         hinted,
-        ..Terms::default()
+        ..VariantSelection::default()
     };
     let request = |transform| variant(transform).chosen_by_client(by_client);
-    if !terms.accept {
-        let order = |transform| VariantOrder::of(request(transform), terms, Arc::clone(frame));
+    if !selection.accept {
+        let order = |transform| VariantOrder::of(request(transform), selection, Arc::clone(frame));
         return VariantOrder {
             fallbacks: unhinted.into_iter().map(order).collect(),
             ..order(transform)
@@ -273,7 +277,7 @@ fn settled(
     let mut orders = transforms.iter().flatten().flat_map(|transform| {
         plans.iter().map(|plan| VariantOrder {
             preferred: plan.background.iter().map(|&plan| in_format(transform, plan)).collect(),
-            ..VariantOrder::of(in_format(transform, plan.now), terms, Arc::clone(frame))
+            ..VariantOrder::of(in_format(transform, plan.now), selection, Arc::clone(frame))
         })
     });
     let first = orders.next().expect("there is a plan for every client");

@@ -15,7 +15,7 @@ use super::super::exact_body::ExactBody;
 use super::super::finished_exchange::FinishedExchange;
 use super::connection::{Connection, MOST_OUTPUT};
 use super::head;
-use super::sending::{StreamStep, Sending};
+use super::sending::{Sending, StreamStep};
 use super::stream::Stream;
 use crate::answer::error_page;
 use crate::metrics::InFlight;
