@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 
 use crate::admin::Admin;
 use crate::cli::Console;
-use crate::config::settings::{Format, Mode, Pool, Settings, Site};
-use crate::log::{json_line, seconds};
+use crate::config::settings::{Mode, Pool, Settings, Site};
+use crate::log::{Format, json_line, seconds};
 
 /// The message for one start; the addresses are filled in when they are bound.
 #[derive(Debug)]

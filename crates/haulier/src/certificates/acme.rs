@@ -19,8 +19,8 @@ use tokio::sync::{Notify, watch};
 use tracing::{info, warn};
 
 use super::http::Client;
+use super::settings::{Authority, Challenge};
 use super::state::{self, Lock};
-use crate::config::tls::{Authority, Challenge};
 use crate::error_chain::with_sources;
 use crate::expiry::days;
 

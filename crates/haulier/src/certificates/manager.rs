@@ -14,8 +14,8 @@ use tracing::{info, warn};
 
 use super::acme::{self, Acme};
 use super::local::{self, LocalAuthority, LocalError};
+use super::settings::{CertificatePlan, CertificateSource, Tls};
 use super::state;
-use crate::config::tls::{CertificatePlan, CertificateSource, Tls};
 use crate::error_chain::with_sources;
 
 /// Pace at which files are checked for changes.
@@ -333,7 +333,7 @@ mod tests {
     use haulier_server::tls::LeastVersion;
 
     use super::*;
-    use crate::config::tls::Authority;
+    use crate::certificates::Authority;
 
     fn tls(state: &Path, source: CertificateSource) -> Tls {
         Tls {

@@ -8,6 +8,10 @@ mod http;
 pub(crate) mod local;
 mod manager;
 pub(crate) mod reach;
+mod settings;
 mod state;
 
 pub(crate) use manager::{CertificateError, CertificateManager, CertificateNeeds};
+pub(crate) use settings::{
+    Authority, CertificateMode, CertificatePlan, CertificateSource, Challenge, DIRECTORY, Tls, state_directory,
+};

@@ -17,9 +17,10 @@ use rustix::fs::{Access, Mode as Bits, stat};
 use super::configuration;
 use super::live;
 use crate::account;
+use crate::certificates::{CertificateSource, Tls};
 use crate::cli::{CheckArgs, Console};
-use crate::config::settings::{self, AdminAddress, Mode, Pool, Settings, Site};
-use crate::config::tls::{CertificateSource, Tls};
+use crate::config;
+use crate::config::settings::{AdminAddress, Mode, Pool, Settings, Site};
 use crate::lifecycle::cannot_listen;
 use crate::machine::Machine;
 use crate::outcome::CommandOutcome;
@@ -36,7 +37,7 @@ pub(super) fn run(arguments: &CheckArgs, console: &Console) -> CommandOutcome {
         }
     };
     let machine = Machine::look();
-    let settings = settings::resolve(&file, Mode::Run, &machine, &mut report);
+    let settings = config::resolve(&file, Mode::Run, &machine, &mut report);
     if report.errors() > 0 {
         return answer(&path, &report, None, arguments, console);
     }

@@ -6,9 +6,10 @@ use haulier_settings::Report;
 
 use super::configuration;
 use crate::cli::{ConfigArgs, Console};
+use crate::config;
 use crate::config::effective::Effective;
 use crate::config::schema;
-use crate::config::settings::{self, Mode};
+use crate::config::settings::Mode;
 use crate::machine::Machine;
 use crate::outcome::CommandOutcome;
 use crate::quantity;
@@ -25,7 +26,7 @@ pub(super) fn run(arguments: &ConfigArgs, console: &Console) -> CommandOutcome {
             return CommandOutcome::Misused;
         }
     };
-    let settings = settings::resolve(&file, Mode::Run, &Machine::look(), &mut report);
+    let settings = config::resolve(&file, Mode::Run, &Machine::look(), &mut report);
     if report.errors() > 0 {
         configuration::print(&report, console);
         eprintln!("{}: {}", path.display(), quantity::findings(&report));

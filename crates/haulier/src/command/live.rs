@@ -12,10 +12,9 @@ use haulier_settings::{Diagnostic, Report};
 use haulier_store::StoreRuntime;
 
 use crate::assemble;
-use crate::certificates::reach;
+use crate::certificates::{CertificatePlan, CertificateSource, Tls, reach};
 use crate::config::images::StorePlace;
 use crate::config::settings::{Pool, Settings, Site};
-use crate::config::tls::{CertificatePlan, CertificateSource, Tls};
 use crate::error_chain::with_sources;
 use crate::images;
 

@@ -7,8 +7,8 @@ use haulier_settings::{Diagnostic, Report};
 use super::configuration;
 use crate::announce::Announcement;
 use crate::cli::{Console, RunArgs};
-use crate::config::Settings;
-use crate::config::settings::{self, Mode};
+use crate::config::settings::Mode;
+use crate::config::{self, Settings};
 use crate::init;
 use crate::lifecycle::{self, ConfigurationSource, StartOptions};
 use crate::machine::Machine;
@@ -48,7 +48,7 @@ pub(super) fn run(arguments: &RunArgs, console: &Console) -> CommandOutcome {
 
 fn read(path: &Path, report: &mut Report) -> Result<Settings, Diagnostic> {
     let file = configuration::load(path, report)?;
-    let settings = settings::resolve(&file, Mode::Run, &Machine::look(), report);
+    let settings = config::resolve(&file, Mode::Run, &Machine::look(), report);
     Ok(Settings {
         config: Some(path.to_owned()),
         ..settings

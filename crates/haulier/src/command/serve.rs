@@ -10,11 +10,12 @@ use haulier_settings::{Diagnostic, Placed, Report};
 
 use super::configuration;
 use crate::announce::{self, Announcement};
+use crate::certificates::Tls;
 use crate::cli::{Console, ServeArgs};
+use crate::config;
 use crate::config::file::File;
-use crate::config::settings::{self, Mode, Settings};
+use crate::config::settings::{Mode, Settings};
 use crate::config::tables::{PoolTable, SiteTable, WorkersTable};
-use crate::config::tls::Tls;
 use crate::lifecycle::{self, ConfigurationSource, StartOptions};
 use crate::machine::Machine;
 use crate::outcome::CommandOutcome;
@@ -98,7 +99,7 @@ fn read(
     if let Some(images) = &arguments.images {
         apply_images(&mut file, &image_directory(images)?)?;
     }
-    let mut settings = settings::resolve(&file, Mode::Serve, &Machine::look(), report);
+    let mut settings = config::resolve(&file, Mode::Serve, &Machine::look(), report);
     settings.server.listen = vec![address.into()];
     answer_every_host(&mut settings);
     if arguments.https && report.errors() == 0 {

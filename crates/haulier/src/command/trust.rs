@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::certificates::local::LocalAuthority;
+use crate::certificates::state_directory;
 use crate::cli::{Console, TrustArgs};
-use crate::config::tls::state_directory;
 use crate::error_chain::with_sources;
 use crate::outcome::CommandOutcome;
 

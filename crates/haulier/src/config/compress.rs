@@ -6,8 +6,8 @@ use haulier_proto::accept::Coding;
 use haulier_server::CompressSettings;
 use haulier_settings::{Diagnostic, Placed, Report};
 
-use super::settings::value_or;
 use super::tables::SiteCompressTable;
+use super::value::value_or;
 
 /// What a table says, where it says nothing as `general` does.
 pub(super) fn resolve(table: &SiteCompressTable, general: &CompressSettings, report: &mut Report) -> CompressSettings {

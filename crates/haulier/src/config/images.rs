@@ -12,8 +12,8 @@ use haulier_store::{Location, ObjectOptions};
 
 use super::file::File;
 use super::rules;
-use super::settings::{to_usize, value_or};
 use super::tables::{ImagesTable, SiteTable, StoreTable};
+use super::value::{to_usize, value_or};
 use crate::machine::Machine;
 
 /// Pixels of an original where the images are the site's own: who put them there knew why.

@@ -1,9 +1,9 @@
 //! The configuration, from text to settings.
 //!
-//! `source` reads files, `file` is what the user wrote (every value with its place), `settings` is what it means
-//! (with `server`, `site`, `downloads`, `images`, `compress`, `pool`, `tls` and `rules` for its parts).
-//! `words` lists every setting once: the error texts, the reference page, `schema` and the reader all use that list.
-//! `effective` shows what holds.
+//! `tables` declares every setting: the reader, the error texts, the reference page and `schema` are made of it. `file`
+//! holds the tables of a configuration as written, each value with its place. `resolve` makes `settings` of them, with
+//! `server`, `site`, `downloads`, `images`, `compress`, `pool`, `tls` and `rules` for its parts. `effective` shows the
+//! values in force.
 
 mod compress;
 mod dictionary;
@@ -16,6 +16,7 @@ pub(crate) mod images;
 pub(crate) mod listen_address;
 mod loops;
 mod pool;
+mod resolve;
 mod route;
 mod rules;
 pub(crate) mod schema;
@@ -23,7 +24,8 @@ mod server;
 pub(crate) mod settings;
 mod site;
 pub(crate) mod tables;
-pub(crate) mod tls;
+mod tls;
 pub(crate) mod value;
 
+pub(crate) use resolve::resolve;
 pub(crate) use settings::Settings;

@@ -13,8 +13,9 @@ use haulier_settings::{Diagnostic, Pairs, Place, Placed, Report, reader};
 
 use super::environment;
 use super::file::File;
-use super::settings::{Mode, Pool, Site, to_usize, value_or};
+use super::settings::{Mode, Pool, Site};
 use super::tables::{HealthTable, PoolTable};
+use super::value::{to_usize, value_or};
 use crate::account;
 use crate::machine::Machine;
 use crate::php_discovery::{self, PhpCgi, PhpError};

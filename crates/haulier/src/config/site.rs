@@ -10,11 +10,13 @@ use haulier_server::{CHARSET, CompressSettings, Maintenance, RateLimiter, Redire
 use haulier_settings::{Diagnostic, Placed, Report, reader};
 
 use super::file::File;
-use super::settings::{BODY, Site, SiteLog};
+use super::settings::Site;
 use super::tables::{MaintenanceTable, SiteTable};
+use super::value::BODY;
 use super::{dictionary, downloads, loops, route, rules, value};
 use crate::account;
 use crate::app::{self, App, DetectError, PRESETS, Preset, htaccess};
+use crate::log::SiteLog;
 
 pub(super) fn resolve_all(file: &File, report: &mut Report) -> Vec<Site> {
     if file.sites.is_empty() && report.errors() == 0 {

@@ -1,26 +1,25 @@
 //! What `[tls]`, `[site.NAME.tls]` and `https` mean: which certificate each site gets, and where it comes from.
 
-use std::fmt;
 use std::io::ErrorKind;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
+use std::path::PathBuf;
 use std::time::SystemTime;
 
-use haulier_server::Address;
 use haulier_server::WithoutTls;
-use haulier_server::tls::{Certificate, CertificateError, LeastVersion};
+use haulier_server::tls::{Certificate, CertificateError};
 use haulier_settings::{Diagnostic, Placed, Report};
 
 use super::file::File;
 use super::server;
-use super::settings::{Mode, Site, value_or};
+use super::settings::{Mode, Site};
 use super::tables::{SiteTable, SiteTlsTable};
+use super::value::value_or;
+use crate::certificates::{
+    Authority, CertificateMode, CertificatePlan, CertificateSource, DIRECTORY, Tls, state_directory,
+};
 use crate::expiry::{SOON, days};
 use crate::privileges;
 
-/// Let's Encrypt.
-pub(super) const DIRECTORY: &str = "https://acme-v02.api.letsencrypt.org/directory";
 /// Names that belong to nobody on the internet, or to this machine (RFC 2606, RFC 6761, RFC 8375, and usage).
 const PRIVATE_SUFFIXES: [&str; 9] = [
     "localhost",
@@ -33,110 +32,6 @@ const PRIVATE_SUFFIXES: [&str; 9] = [
     "home.arpa",
     "onion",
 ];
-
-/// TLS of a whole server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Tls {
-    /// Addresses with TLS.
-    pub(crate) listen: Vec<Address>,
-    pub(crate) least: LeastVersion,
-    /// Keys and certificates that haulier itself keeps.
-    pub(crate) state: PathBuf,
-    pub(crate) authority: Authority,
-    /// The certificates, in the order of the sites.
-    pub(crate) certificates: Vec<CertificatePlan>,
-    /// A client that speaks HTTP to a port of TLS is sent to the same port by `https://`.
-    pub(crate) redirects_plain: bool,
-}
-
-impl Tls {
-    /// One port with one certificate of our own authority.
-    pub(crate) fn local(listen: Vec<Address>, site: String, hosts: Vec<String>) -> Self {
-        Self {
-            listen,
-            least: LeastVersion::default(),
-            state: state_directory(),
-            authority: Authority {
-                directory: DIRECTORY.to_owned(),
-                email: None,
-                challenge: None,
-            },
-            certificates: vec![CertificatePlan {
-                site,
-                hosts,
-                source: CertificateSource::Local,
-            }],
-            redirects_plain: true,
-        }
-    }
-}
-
-/// Who signs for public names (RFC 8555).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Authority {
-    pub(crate) directory: String,
-    /// Whom it writes to before a certificate ends.
-    pub(crate) email: Option<String>,
-    /// How it asks; `None`: by whichever way is open.
-    pub(crate) challenge: Option<Challenge>,
-}
-
-/// How an authority asks whether a name is ours.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Challenge {
-    /// Over port 80 (RFC 8555 §8.3).
-    Http,
-    /// Over port 443 (RFC 8737).
-    Tls,
-}
-
-/// A certificate that a site needs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct CertificatePlan {
-    pub(crate) site: String,
-    /// Hosts of the site.
-    pub(crate) hosts: Vec<String>,
-    pub(crate) source: CertificateSource,
-}
-
-impl CertificatePlan {
-    /// The first of its names, and the only one where an authority is asked for it.
-    pub(crate) fn name(&self) -> &str {
-        &self.hosts[0]
-    }
-}
-
-/// Where a certificate comes from.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum CertificateSource {
-    Files {
-        chain: PathBuf,
-        key: PathBuf,
-    },
-    /// The certificate authority of `[tls]`, which knows the first host.
-    Authority,
-    /// Our own authority, which this machine may trust.
-    Local,
-}
-
-impl fmt::Display for CertificateSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Files { chain, .. } => write!(f, "from {}", chain.display()),
-            Self::Authority => f.write_str("ordered, and renewed when a third of its life is left"),
-            Self::Local => f.write_str("made by this machine's own authority (`haulier trust`)"),
-        }
-    }
-}
-
-/// `mode`
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CertificateMode {
-    Auto,
-    Authority,
-    Local,
-    Off,
-}
 
 /// The TLS of all sites; `None` if nothing is written about it. Each site is told what clients without TLS get.
 pub(super) fn resolve(file: &File, mode: Mode, sites: &mut [Site], report: &mut Report) -> Option<Tls> {
@@ -448,28 +343,6 @@ fn resolve_directory(written: Option<&Placed<String>>, report: &mut Report) -> S
         );
     }
     written.value.clone()
-}
-
-/// What systemd gave us as a place for state, else the usual places of services and of people. It stays the same when
-/// root is left behind.
-pub(crate) fn state_directory() -> PathBuf {
-    static FIRST: OnceLock<PathBuf> = OnceLock::new();
-    FIRST.get_or_init(usual_state_directory).clone()
-}
-
-fn usual_state_directory() -> PathBuf {
-    let given = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    if let Some(given) = given("STATE_DIRECTORY") {
-        // Several are separated by colons.
-        let first = given.to_string_lossy().split(':').next().map(PathBuf::from);
-        return first.unwrap_or_default();
-    }
-    if crate::account::is_root() {
-        return PathBuf::from("/var/lib/haulier");
-    }
-    let base = given("XDG_STATE_HOME").map(PathBuf::from);
-    let home = || given("HOME").map(|home| Path::new(&home).join(".local/state"));
-    base.or_else(home).unwrap_or_else(std::env::temp_dir).join("haulier")
 }
 
 fn resolve_state(written: Option<&Placed<String>>, report: &mut Report) -> PathBuf {

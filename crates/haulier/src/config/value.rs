@@ -1,7 +1,19 @@
 //! Values that only this configuration has: rates, and rules for caches.
 
 use haulier_server::RateLimiter;
+use haulier_settings::Placed;
 use haulier_settings::value::{Rate, duration};
+
+/// Request body where PHP does not say: haulier's own limit.
+pub(super) const BODY: u64 = 8 << 20;
+
+pub(super) fn value_or<T: Copy>(written: Option<&Placed<T>>, default: T) -> T {
+    written.map_or(default, |written| written.value)
+}
+
+pub(super) fn to_usize(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
 
 /// A limiter that counts by this rate.
 pub(crate) fn limiter(rate: Rate) -> RateLimiter {

@@ -9,7 +9,7 @@ use haulier_server::access_log::{AccessLog, LogFormat, LoggedRequests};
 
 use super::file::{LogFile, Reopen};
 use super::line::LineFormat;
-use crate::config::settings::{Access, Format, LogSettings, SiteLog};
+use super::settings::{Access, Format, LogSettings, SiteLog};
 
 /// A log file that cannot be opened.
 #[derive(Debug, thiserror::Error)]

@@ -17,8 +17,9 @@ use super::CommandResult;
 use crate::cli::Console;
 use crate::cli::image::VerifyArgs;
 use crate::command::configuration;
+use crate::config;
 use crate::config::images::StorePlace;
-use crate::config::settings::{self, Mode, Settings, Site};
+use crate::config::settings::{Mode, Settings, Site};
 use crate::error_chain::with_sources;
 use crate::images;
 use crate::machine::Machine;
@@ -164,7 +165,7 @@ fn of_configuration(
 fn read(arguments: &VerifyArgs, console: &Console) -> CommandResult<Settings> {
     let mut report = Report::default();
     let loaded = configuration::find_and_load(arguments.config.as_deref(), &mut report);
-    let settings = loaded.map(|(_, file)| settings::resolve(&file, Mode::Run, &Machine::look(), &mut report));
+    let settings = loaded.map(|(_, file)| config::resolve(&file, Mode::Run, &Machine::look(), &mut report));
     let settings = settings.map_err(|diagnostic| report.push(diagnostic));
     match settings {
         Ok(settings) if report.errors() == 0 => Ok(settings),

@@ -2,7 +2,7 @@
 
 use haulier_settings::settings_table;
 
-use crate::config::settings::{Access, Format};
+use crate::log::{Access, Format};
 
 /// A browser's request head with a few cookies.
 const LEAST_HEADER: u64 = 2048;

@@ -7,7 +7,7 @@ use super::compress::{DictionaryTable, SiteCompressTable};
 use super::images::ImagesTable;
 use super::server::{ACCESSES, FORMATS};
 use super::tls::SiteTlsTable;
-use crate::config::settings::{Access, Format};
+use crate::log::{Access, Format};
 
 const ENTITY_TAGS: [(&str, EntityTags); 3] = [
     ("stat", EntityTags::Stat),

@@ -3,7 +3,7 @@
 use haulier_server::tls::LeastVersion;
 use haulier_settings::settings_table;
 
-use crate::config::tls::{CertificateMode, Challenge};
+use crate::certificates::{CertificateMode, Challenge};
 
 const MODES: [(&str, CertificateMode); 4] = [
     ("auto", CertificateMode::Auto),
