@@ -47,7 +47,8 @@ pub use response::Response;
 pub use running::RunningRequest;
 pub use rustix::process::Resource;
 pub use settings::{
-    Balance, External, Health, PoolKind, PoolSettings, Recycle, Rlimit, Shrink, Slow, Supervised, User,
+    Balance, External, ExternalRows, Health, HealthTable, PoolKind, PoolRows, PoolSettings, Recycle, RecycleTable,
+    Rlimit, RlimitsTable, Shrink, Slow, SlowTable, Supervised, SupervisedRows, User, WorkersTable,
 };
 pub use status::{PoolStatus, Work, WorkerStatus};
 pub use supervised::spawner::{self, Spawner};

@@ -1,50 +1,47 @@
-//! Settings of a pool: plain values that the reader of a configuration fills in.
+//! Settings of a pool, and their declaration in a configuration.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
+use haulier_settings::settings_table;
 use haulier_upstream::Address;
 use rustix::process::Resource;
 
-/// One pool of PHP workers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PoolSettings {
-    /// The name used in the configuration, logs and metrics.
-    pub name: String,
-    /// The origin of the workers.
-    pub kind: PoolKind,
-    /// Longest time from the last byte of the request sent to PHP to the response head. After it the worker is
-    /// ended and the client gets 504.
-    pub timeout: Duration,
-    /// Longest time a request waits for a worker. After it the client gets 503 with Retry-After.
-    pub queue_timeout: Duration,
-    /// Most requests that may wait. One more gets 503 at once.
-    pub queue_length: usize,
-    /// Longest silence of PHP in the middle of a response body. After it the worker is ended and the response breaks
-    /// off. Event streams and what is sent with `X-Accel-Buffering: no` may be silent for ever.
-    pub body_timeout: Duration,
-    /// Longest head of a CGI response, bytes. A longer one is a 502.
-    pub response_head: usize,
-    /// The log of requests that keep PHP busy for long.
-    pub slow: Option<Slow>,
-    /// Time that running requests have when the pool ends, if that is shorter than elsewhere.
-    pub grace: Option<Duration>,
-}
+/// PHP does not start with less.
+const LEAST_MEMORY: u64 = 16 << 20;
 
-impl Default for PoolSettings {
-    fn default() -> Self {
-        Self {
-            name: String::new(),
-            kind: PoolKind::External(External::default()),
-            timeout: Duration::from_secs(60),
-            queue_timeout: Duration::from_secs(10),
-            queue_length: 512,
-            body_timeout: Duration::from_secs(60),
-            response_head: 64 * 1024,
-            slow: None,
-            grace: None,
-        }
+settings_table! {
+    /// The rows of `[pool.NAME]` about requests.
+    pub struct PoolRows = "pool.NAME" =>
+
+    /// One pool of PHP workers.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct PoolSettings {
+        /// The name used in the configuration, logs and metrics.
+        name: String = String::new();
+        /// The origin of the workers.
+        kind: PoolKind = PoolKind::External(External::default());
+        /// Longest silence of PHP in the middle of a response body. After it the worker is ended and the response breaks
+        /// off. Event streams and what is sent with `X-Accel-Buffering: no` may be silent for ever.
+        body_timeout: Duration = Duration::from_secs(60);
+        /// Longest head of a CGI response, bytes. A longer one is a 502.
+        response_head: usize = 64 * 1024;
+        /// The log of requests that keep PHP busy for long.
+        slow: Option<Slow> = None;
     }
+
+    /// Longest time to the response head; then 504.
+    timeout: Deadline -> Duration = "60s";
+    /// Longest silence of PHP in a response body; event streams have none.
+    body_timeout: Deadline else "as `timeout`";
+    /// Longest wait for a free worker; then 503 with Retry-After.
+    queue_timeout as "queue": Duration -> Duration = "10s";
+    /// Most waiting requests; one more gets 503 at once.
+    queue_length: Count(0, "0 lets nobody wait") -> usize = 512;
+    /// How long running requests may go on when the pool is to end, if shorter.
+    grace: Duration -> Duration else "as in `[server]`";
+    /// `[pool.NAME.slow]`: a line about each request that takes long.
+    slow: Table(SlowTable) else "none";
 }
 
 impl PoolSettings {
@@ -58,13 +55,21 @@ impl PoolSettings {
     }
 }
 
-/// The log of slow requests.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Slow {
-    /// Time after which a request is logged.
-    pub after: Duration,
-    /// The file the lines are appended to; `None` is the log of the server.
-    pub log: Option<PathBuf>,
+settings_table! {
+    /// `[pool.NAME.slow]`
+    pub struct SlowTable = "pool.NAME.slow" =>
+
+    /// The log of slow requests.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Slow {
+        /// The file the lines are appended to; `None` is the log of the server.
+        log: Option<PathBuf> = None;
+    }
+
+    /// How long a request may keep its worker without a line about it.
+    after: Deadline -> Duration = "5s";
+    /// A file for these lines, one JSON object each.
+    log: Path else "the server's log";
 }
 
 /// The origin of PHP's processes. Other modules ask its methods, and do not match on it.
@@ -114,7 +119,7 @@ impl PoolKind {
         }
     }
 
-    /// How the number of processes changes, in php-fpm's terms.
+    /// The process manager in php-fpm's terms: `static`, `dynamic`, `ondemand`, or `external`.
     pub fn process_manager(&self) -> &'static str {
         match self {
             Self::Supervised(own) => own.process_manager(),
@@ -130,7 +135,7 @@ impl PoolKind {
         }
     }
 
-    /// Whether connections serve more than one request. php-cgi has no way to answer before its script ends.
+    /// True if connections serve more than one request. php-cgi has no way to answer before its script ends.
     pub(crate) fn keeps_connections(&self) -> bool {
         match self {
             Self::Supervised(_) => true,
@@ -139,61 +144,69 @@ impl PoolKind {
     }
 }
 
-/// A php-cgi master of our own with `workers` children on one listening socket, so that opcache is shared.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Supervised {
-    /// The php-cgi program.
-    pub php: PathBuf,
-    /// PHP processes that may work at a time; at least 1.
-    pub workers: usize,
-    /// When an idle worker gives its memory back.
-    pub shrink: Option<Shrink>,
-    /// Most cold workers that get their first request within a second; `None` is no limit.
-    pub spawn_rate: Option<u32>,
-    /// When a worker is replaced.
-    pub recycle: Recycle,
-    /// `-d name=value` for every worker.
-    pub ini: Vec<(String, String)>,
-    /// The same, but no script and no `.user.ini` can change them.
-    pub ini_admin: Vec<(String, String)>,
-    /// Environment of the workers, besides the variables of `env_copy`.
-    pub env: Vec<(String, String)>,
-    /// Names of variables copied from our own environment.
-    pub env_copy: Vec<String>,
-    /// The account PHP runs as; `None` is ours.
-    pub user: Option<User>,
-    /// Added to the niceness of our own process; below 0 needs root.
-    pub nice: i32,
-    /// Limits of every PHP process.
-    pub rlimits: Vec<Rlimit>,
-    /// Every worker is a php-cgi of its own instead of a child of one master, with a socket of its own and opcache's file
-    /// cache instead of its shared memory. The pool does so anyway where it cannot tell the children of a master apart: to
-    /// end the right one it reads their open descriptors in /proc, which takes CAP_SYS_PTRACE for another user.
-    pub separate: bool,
-    /// Directory for the listening sockets; made private (0700), one socket a pool.
-    pub socket_dir: PathBuf,
-}
+settings_table! {
+    /// The rows of `[pool.NAME]` about PHP that haulier starts.
+    pub struct SupervisedRows = "pool.NAME" =>
 
-impl Default for Supervised {
-    /// One php-cgi process that is never replaced, as PHP is installed, with nothing in its environment.
-    fn default() -> Self {
-        Self {
-            php: "php-cgi".into(),
-            workers: 1,
-            shrink: None,
-            spawn_rate: None,
-            recycle: Recycle::default(),
-            ini: Vec::new(),
-            ini_admin: Vec::new(),
-            env: Vec::new(),
-            env_copy: Vec::new(),
-            user: None,
-            nice: 0,
-            rlimits: Vec::new(),
-            separate: false,
-            socket_dir: PathBuf::new(),
-        }
+    /// A php-cgi master of our own with `workers` children on one listening socket, so that opcache is shared. By default
+    /// one process that is never replaced, with PHP as it is installed and nothing in its environment.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Supervised {
+        /// The php-cgi program.
+        php: PathBuf = "php-cgi".into();
+        /// PHP processes that may work at a time; at least 1.
+        workers: usize = 1;
+        /// Conditions for an idle worker to give its memory back.
+        shrink: Option<Shrink> = None;
+        /// Most cold workers that get their first request within a second; `None` is no limit.
+        spawn_rate: Option<u32> = None;
+        /// Limits after which a worker is replaced.
+        recycle: Recycle = Recycle::default();
+        /// `-d name=value` for every worker.
+        ini: Vec<(String, String)> = Vec::new();
+        /// The same, but no script and no `.user.ini` can change them.
+        ini_admin: Vec<(String, String)> = Vec::new();
+        /// Environment of the workers, besides the variables of `env_copy`.
+        env: Vec<(String, String)> = Vec::new();
+        /// Names of variables copied from our own environment.
+        env_copy: Vec<String> = Vec::new();
+        /// The account PHP runs as; `None` is ours.
+        user: Option<User> = None;
+        /// Limits of every PHP process.
+        rlimits: Vec<Rlimit> = Vec::new();
+        /// Every worker is a php-cgi of its own instead of a child of one master, with a socket of its own and opcache's
+        /// file cache instead of its shared memory. The pool does so anyway where it cannot tell the children of a master
+        /// apart: to end the right one it reads their open descriptors in /proc, which takes CAP_SYS_PTRACE for another
+        /// user.
+        separate: bool = false;
+        /// Directory for the listening sockets; made private (0700), one socket a pool.
+        socket_dir: PathBuf = PathBuf::new();
     }
+
+    /// PHP processes of the whole pool: a number, or `{ min, max, idle, spawn_rate }`.
+    workers: TableOr(WorkersTable, max, 1, "a pool needs one PHP process") else "max(4, 2 × cores), less on a small machine";
+    /// `[pool.NAME.recycle]`: when a worker is replaced, always between two requests.
+    recycle: Table(RecycleTable) = {};
+    /// Short for `requests` of `recycle`; 0 is never.
+    max_requests: Count(0, "0 is no limit") = 1000;
+    /// The php-cgi program; `auto` takes the newest one found.
+    php: Path = "auto";
+    /// php.ini settings of this pool.
+    ini: Pairs = {};
+    /// The same, but neither a script nor a .user.ini can change them.
+    ini_admin: Pairs = {};
+    /// Environment variables PHP sees.
+    env: Pairs = {};
+    /// Variables copied from haulier's own environment.
+    env_copy: Texts = ["PATH", "TZ", "LANG"];
+    /// The account PHP runs as.
+    user: Text else "\"www-data\" when started as root";
+    /// The group PHP runs as.
+    group: Text else "the account's own";
+    /// How much less PHP gets of a busy processor, up to 19; below 0 more, as root.
+    nice: Niceness -> i32 = 0;
+    /// `[pool.NAME.rlimits]`: what the system allows each PHP process.
+    rlimits: Table(RlimitsTable) = {};
 }
 
 impl Supervised {
@@ -219,7 +232,7 @@ impl Supervised {
         }
     }
 
-    /// Whether it is to run as another account than this user with this group.
+    /// True if it runs as another account than this user with this group.
     pub fn is_foreign_to(&self, uid: u32, gid: u32) -> bool {
         self.user
             .as_ref()
@@ -227,15 +240,39 @@ impl Supervised {
     }
 }
 
-/// Workers beyond `least` that have had no request for `idle` are replaced by fresh ones. A fresh one is a fork of the
-/// master that has run nothing, and costs next to no memory; the number of processes stays. If `least` is 0, PHP ends
-/// altogether when no request has come for `idle`, and the next request starts it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shrink {
-    /// Workers that stay warm for ever.
-    pub least: usize,
-    /// Time that the others stay warm.
-    pub idle: Duration,
+settings_table! {
+    /// `[pool.NAME.workers]`
+    pub struct WorkersTable = "pool.NAME.workers" =>
+
+    /// Workers beyond `least` that have had no request for `idle` are replaced by fresh ones. A fresh one is a fork of the
+    /// master that has run nothing, and costs next to no memory; the number of processes stays. If `least` is 0, PHP ends
+    /// altogether when no request has come for `idle`, and the next request starts it.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Shrink {
+        /// Workers that stay warm for ever.
+        least: usize = 1;
+    }
+
+    /// Workers that keep their memory however long they have nothing to do; 0 ends PHP until the next request.
+    min: Count(0, "0 ends PHP when nobody asks for it") = 1;
+    /// PHP processes that may work at a time.
+    max: Count(1, "a pool needs one PHP process") else "max(4, 2 × cores), less on a small machine";
+    /// The others give theirs back after this long.
+    idle: Deadline -> Duration = "10s";
+    /// Most workers put to work within a second; other requests wait for those at work.
+    spawn_rate: Count(1, "without any no request is answered") else "no limit";
+}
+
+settings_table! {
+    /// `[pool.NAME.recycle]`
+    pub struct RecycleTable = "pool.NAME.recycle";
+
+    /// After this many requests; 0 is never.
+    requests: Count(0, "0 is no limit") = 1000;
+    /// When its own memory is more than this after a request.
+    memory: Size(LEAST_MEMORY) else "never";
+    /// This long after its first request.
+    age: Deadline else "never";
 }
 
 /// Limits after which a worker is replaced, always between two requests; 0 is no limit. Each worker has up to a tenth less
@@ -255,6 +292,22 @@ impl Recycle {
     pub fn is_on(&self) -> bool {
         *self != Self::default()
     }
+}
+
+settings_table! {
+    /// `[pool.NAME.rlimits]`
+    pub struct RlimitsTable = "pool.NAME.rlimits";
+
+    /// Open files and connections of each process.
+    files: Count(16, "PHP opens more than that") else "as haulier's";
+    /// Processes of the account PHP runs as, all together.
+    processes: Count(1, "PHP is one already") else "as haulier's";
+    /// Address space of each process; keep it well above memory_limit.
+    memory: Size(LEAST_MEMORY) else "as haulier's";
+    /// Longest file a script may write.
+    file_size: Size(0) else "as haulier's";
+    /// Longest core dump.
+    core: Size(0) else "as haulier's";
 }
 
 /// A limit of the system for a process (setrlimit(2)), soft and hard.
@@ -277,39 +330,40 @@ pub struct User {
     pub gid: u32,
 }
 
-/// FastCGI servers that another program runs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct External {
-    /// Their addresses.
-    pub servers: Vec<Address>,
-    /// Which server gets a request.
-    pub balance: Balance,
-    /// Most connections to each server. Stay below its pm.max_children: an open connection occupies a child.
-    pub connections: usize,
-    /// Longest time to connect.
-    pub connect_timeout: Duration,
-    /// Whether connections stay open for the next request (FCGI_KEEP_CONN). A child of php-fpm that has called
-    /// `fastcgi_finish_request()` goes on with its script, and takes nothing from a connection that was kept until it is
-    /// done: without it the next request finds another child.
-    pub keep_conn: bool,
-    /// An idle connection is closed after this long, to give its child back.
-    pub idle_timeout: Duration,
-    /// The health checks. Without them a server is left out from a refused connection to the next one it takes.
-    pub health: Option<Health>,
-}
+settings_table! {
+    /// The rows of `[pool.NAME]` about servers that another program runs.
+    pub struct ExternalRows = "pool.NAME" =>
 
-impl Default for External {
-    fn default() -> Self {
-        Self {
-            servers: Vec::new(),
-            balance: Balance::LeastBusy,
-            connections: 32,
-            connect_timeout: Duration::from_secs(1),
-            keep_conn: false,
-            idle_timeout: Duration::from_secs(5),
-            health: None,
-        }
+    /// FastCGI servers that another program runs.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct External {
+        /// Their addresses.
+        servers: Vec<Address> = Vec::new();
+        /// Choice of the server for a request.
+        balance: Balance = Balance::LeastBusy;
+        /// The health checks. Without them a server is left out from a refused connection to the next one it takes.
+        health: Option<Health> = None;
     }
+
+    /// Running FastCGI servers instead: `host:port` or `unix:/path`.
+    servers: Texts else "none: haulier runs PHP";
+    /// Which server gets a request: `least_busy`, or `hash:cookie` (PHPSESSID) or `hash:cookie:NAME` for the same one.
+    balance: Text = "least_busy";
+    // An open connection occupies a child.
+    /// Requests to each server at a time: its pm.max_children; one less with `keep_conn` or `health`.
+    connections: Count(1, "PHP is reached over connections") -> usize = 32;
+    /// The document root as those servers see it.
+    remote_root: Text else "the site's document root";
+    /// Longest time to connect to a server.
+    connect_timeout: Deadline -> Duration = "1s";
+    // FCGI_KEEP_CONN. A child of php-fpm that has called `fastcgi_finish_request()` goes on with its script, and takes
+    // nothing from a connection that was kept until it is done: without it the next request finds another child.
+    /// Keep connections for further requests, where no script calls fastcgi_finish_request().
+    keep_conn: Flag -> bool = false;
+    /// With `keep_conn`, an idle connection to a server is closed after this long.
+    idle_timeout: Deadline -> Duration = "5s";
+    /// `[pool.NAME.health]`: whether servers are well, by php-fpm's ping.
+    health: Table(HealthTable) else "none: by refused connections";
 }
 
 impl External {
@@ -322,7 +376,7 @@ impl External {
     }
 }
 
-/// Which of several servers gets a request.
+/// Choice of the server for a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Balance {
     /// The one with the fewest requests.
@@ -331,17 +385,25 @@ pub enum Balance {
     Cookie(String),
 }
 
-/// Health checks: FastCGI requests for php-fpm's own `ping.path`. Each takes a child of the server.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Health {
-    /// The `ping.path` of its pool.
-    pub path: String,
-    /// Its `pm.status_path`, which tells how many requests it has from other clients.
-    pub status: Option<String>,
-    /// Time between two requests, and the longest time for an answer.
-    pub every: Duration,
-    /// Failures in a row that take a server out. A refused connection does so at once.
-    pub fail: u32,
+settings_table! {
+    /// `[pool.NAME.health]`
+    pub struct HealthTable = "pool.NAME.health" =>
+
+    /// Health checks: FastCGI requests for php-fpm's own `ping.path`. Each takes a child of the server.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Health {
+        /// The `ping.path` of its pool.
+        path: String = String::new();
+    }
+
+    /// The `ping.path` of the php-fpm pools.
+    path: Text else "required";
+    /// Their `pm.status_path`: how busy they are with the requests of others, asked with every ping.
+    status: Text -> String else "none";
+    /// Time between two pings, and the longest time for an answer.
+    every: Deadline -> Duration = "5s";
+    /// Failures in a row that take a server out; a refused connection does at once.
+    fail: Count(1, "a server cannot be out without a failure") -> u32 = 3;
     /// Answers in a row that take it in again.
-    pub recover: u32,
+    recover: Count(1, "a server cannot be back without an answer") -> u32 = 2;
 }

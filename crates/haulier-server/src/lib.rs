@@ -33,18 +33,19 @@ mod thread; // shared by all parts of one thread
 pub mod tls; // certificates and handshakes
 
 pub use compress::dictionary::DictionarySettings;
-pub use compress::settings::{CompressLevel, CompressSettings};
+pub use compress::settings::{CompressLevel, CompressSettings, CompressTable, SiteCompressTable};
 pub use compress::store::CompressedStore;
-pub use files::{CHARSET, EntityTags, FileSettings, ScriptSettings, SendfileSettings, is_script_source};
+pub use files::{CHARSET, EntityTags, FileRows, FileSettings, ScriptSettings, SendfileSettings, is_script_source};
 pub use handler::image::sign;
-pub use images::{Compat, ImageSettings, ImageSite};
-pub use io::{Address, Limits};
+pub use images::{Compat, ImageSettings, ImageSite, ImagesTable, UploadTable};
+pub use io::{Address, Limits, LimitsTable};
 pub use listen::{BindError, InheritedSockets};
 pub use password::{Htpasswd, HtpasswdError};
 pub use rate_limiter::{Rate, RateLimiter};
 pub use runtime::{RunningServer, Server, ServerHandle};
-pub use settings::{ServerSettings, TlsSettings};
+pub use settings::{ServerRows, ServerSettings, TlsSettings};
 pub use site::{
-    Canonical, FilterSettings, Login, Maintenance, MountSettings, OffloadSettings, PhpSettings, RedirectRule,
-    RewriteRule, RouteSettings, SiteLimits, SiteSettings, SpoolSettings, WithoutTls, send_token,
+    Canonical, FilterSettings, Login, Maintenance, MaintenanceTable, MountSettings, OffloadSettings, OffloadTable,
+    PhpSettings, RedirectRule, RewriteRule, RouteSettings, RouteTable, SiteLimits, SiteRows, SiteSettings,
+    SpoolSettings, WithoutTls, send_token,
 };

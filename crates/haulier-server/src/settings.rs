@@ -1,11 +1,11 @@
-//! Settings of a whole server, as plain values. Configuration files and flags are unknown here.
+//! Settings of a whole server.
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use haulier_http::Network;
 use haulier_php::Pool;
+use haulier_settings::settings_table;
 
 use crate::body::request::Storage;
 use crate::compress::store::CompressedStore;
@@ -13,45 +13,49 @@ use crate::io::{Address, Limits};
 use crate::site::SiteSettings;
 use crate::tls::Acceptor;
 
-/// Settings of a server: its addresses and its sites.
-#[derive(Debug, Clone)]
-pub struct ServerSettings {
-    /// Addresses to listen on; port 0 takes a free one.
-    pub listen: Vec<Address>,
-    /// Addresses whose connections begin with a TLS handshake; empty without `tls`.
-    pub listen_tls: Vec<Address>,
-    /// TLS settings.
-    pub tls: Option<TlsSettings>,
-    /// The port of the first of `listen_tls` once it is bound. Clients without TLS are redirected there.
-    pub https_port: Option<u16>,
-    /// Permissions of Unix sockets, such as 0o660.
-    pub socket_mode: u32,
-    /// Proxies whose forwarding fields are trusted.
-    pub trusted_proxies: Vec<Network>,
-    /// Connections of those proxies begin with a PROXY header.
-    pub proxy_protocol: bool,
-    /// Serve HTTP/2 to clients that begin with it.
-    pub http2: bool,
-    /// Let a second haulier bind the same port.
-    pub reuse_port: bool,
-    /// TCP_DEFER_ACCEPT: the kernel completes an accept once the first bytes are there.
-    pub defer_accept: bool,
-    /// Threads, each with its own event loop; by default the number of usable processors.
-    pub threads: usize,
-    /// Most files that all threads together hold open in their caches.
-    pub open_files: usize,
-    /// Longest time that active requests may take after a stop.
-    pub grace: Duration,
-    /// Limits that apply before a site is known.
-    pub limits: Limits,
-    /// Directory of the unnamed files that hold request and response bodies; should not be a tmpfs.
-    pub spool_dir: PathBuf,
-    /// The PHP pools; sites refer to them by index.
-    pub pools: Vec<Arc<Pool>>,
-    /// The store of compressed copies; `None` keeps none.
-    pub compressed_copies: Option<Arc<CompressedStore>>,
-    /// The sites, in the order of the configuration.
-    pub sites: Vec<SiteSettings>,
+settings_table! {
+    /// The rows of `[server]` that the server takes as written.
+    pub struct ServerRows = "server" =>
+
+    /// Settings of a server: its addresses and its sites.
+    #[derive(Debug, Clone)]
+    pub struct ServerSettings {
+        /// Addresses to listen on; port 0 takes a free one.
+        listen: Vec<Address> = Vec::new();
+        /// Addresses whose connections begin with a TLS handshake; empty without `tls`.
+        listen_tls: Vec<Address> = Vec::new();
+        /// TLS settings.
+        tls: Option<TlsSettings> = None;
+        /// The port of the first of `listen_tls` once it is bound. Clients without TLS are redirected there.
+        https_port: Option<u16> = None;
+        /// Permissions of Unix sockets, such as 0o660.
+        socket_mode: u32 = 0o660;
+        /// Proxies whose forwarding fields are trusted.
+        trusted_proxies: Vec<Network> = Vec::new();
+        /// Connections of those proxies begin with a PROXY header.
+        proxy_protocol: bool = false;
+        /// Threads, each with its own event loop; by default the number of usable processors.
+        threads: usize = 1;
+        /// Most files that all threads together hold open in their caches.
+        open_files: usize = 1024;
+        /// Limits that apply before a site is known.
+        limits: Limits = Limits::default();
+        /// Directory of the unnamed files that hold request and response bodies; should not be a tmpfs.
+        spool_dir: PathBuf = PathBuf::from("/var/tmp");
+        /// The PHP pools; sites refer to them by index.
+        pools: Vec<Arc<Pool>> = Vec::new();
+        /// The store of compressed copies; `None` keeps none.
+        compressed_copies: Option<Arc<CompressedStore>> = None;
+        /// The sites, in the order of the configuration.
+        sites: Vec<SiteSettings> = Vec::new();
+    }
+
+    /// Speak HTTP/2 with clients that begin with it, and over TLS with those that can.
+    http2: Flag -> bool = true;
+    /// Let a second haulier serve the same port, for more connections than one process may hold.
+    reuse_port: Flag -> bool = false;
+    /// Take a connection when its first bytes are there; silent ones wait in the kernel.
+    defer_accept: Flag -> bool = true;
 }
 
 impl ServerSettings {
@@ -60,32 +64,6 @@ impl ServerSettings {
         Storage {
             directory: &self.spool_dir,
             most: self.limits.body_spool,
-        }
-    }
-}
-
-impl Default for ServerSettings {
-    /// One thread without addresses.
-    fn default() -> Self {
-        Self {
-            listen: Vec::new(),
-            listen_tls: Vec::new(),
-            tls: None,
-            https_port: None,
-            socket_mode: 0o660,
-            trusted_proxies: Vec::new(),
-            proxy_protocol: false,
-            http2: true,
-            reuse_port: false,
-            defer_accept: false,
-            threads: 1,
-            open_files: 1024,
-            grace: Duration::from_secs(30),
-            limits: Limits::default(),
-            spool_dir: PathBuf::from("/var/tmp"),
-            pools: Vec::new(),
-            compressed_copies: None,
-            sites: Vec::new(),
         }
     }
 }

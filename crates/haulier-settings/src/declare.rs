@@ -1,8 +1,8 @@
-//! The declaration of a table of settings: one row a setting, and everything that follows from it.
+//! Declares a table of settings: one row a setting, and everything that follows from it.
 //!
-//! [`settings_table!`](crate::settings_table) makes of a declaration the struct as written, with the place of every
-//! value, its reader, and the [`Table`] that the error texts, the reference page, the JSON Schema and the shown
-//! configuration are made of.
+//! [`settings_table!`](crate::settings_table) makes three things of a declaration: the struct as written, with the place
+//! of every value; its reader; and the [`SettingsTable`] for the error texts, the reference page, the JSON Schema and
+//! `haulier config`.
 
 use std::fmt;
 use std::ops::Deref;
@@ -12,24 +12,23 @@ use std::time::Duration;
 use crate::reader::{Reader, Section};
 use crate::source::Placed;
 use crate::value;
-use crate::words::Table;
+use crate::words::{SettingsTable, Word, word};
 
 /// The header of a table in a file.
 #[derive(Debug, Clone, Default)]
 pub struct Header {
-    /// The last part of the header, `shop` of `[site.shop]`, and where it stands; without a place the table is not
-    /// written in any file.
+    /// The last part of the header, `shop` of `[site.shop]`. It has no place if no file has the table.
     pub name: Placed<String>,
-    /// The directory at which relative paths of the table start.
+    /// The directory that relative paths of the table start from.
     pub directory: PathBuf,
-    /// The settings that are there, whatever their values are.
+    /// The settings that are written, with valid values or not.
     pub written: Vec<Placed<&'static str>>,
-    /// The settings that somebody meant by an unknown name.
+    /// The settings that an unknown name is a typing mistake of.
     pub misspelt: Vec<&'static str>,
 }
 
 impl Header {
-    /// A table of this name that no file has.
+    /// The header of a table that no file has.
     pub fn named(name: &str) -> Self {
         Self {
             name: Placed::unplaced(name.to_owned()),
@@ -38,12 +37,12 @@ impl Header {
         }
     }
 
-    /// Whether a setting is there, whatever its value is.
+    /// True if the setting is written, with a valid value or not.
     pub fn has(&self, setting: &str) -> bool {
         self.written.iter().any(|written| written.value == setting)
     }
 
-    /// Whether a file has the table, be it empty.
+    /// True if a file has the table, even an empty one.
     pub fn is_written(&self) -> bool {
         self.name.place.is_some()
     }
@@ -52,7 +51,7 @@ impl Header {
 /// A table that is declared by [`settings_table!`](crate::settings_table).
 pub trait Declared: Default {
     /// Its settings.
-    const TABLE: &'static Table;
+    const TABLE: &'static SettingsTable;
 
     /// Takes its values out of a section.
     fn read(reader: &mut Reader<'_>, section: &Section<'_>) -> Self;
@@ -61,39 +60,31 @@ pub trait Declared: Default {
     fn header(&self) -> &Header;
 }
 
-/// A setting with a default that the declaration has as a value.
+/// A setting whose default is a value.
 pub struct Value<T> {
     written: Option<Placed<T>>,
     default: fn() -> T,
 }
 
 impl<T> Value<T> {
-    /// What is written, if anything, and the default.
+    /// A setting as written, with its default.
     pub fn new(written: Option<Placed<T>>, default: fn() -> T) -> Self {
         Self { written, default }
     }
 
-    /// What is written, without the default.
-    pub fn clone_written(&self) -> Option<Placed<T>>
-    where
-        T: Clone,
-    {
-        self.written.clone()
-    }
-
-    /// Puts a value in the place of what is written.
+    /// Replaces the written value.
     pub fn set(&mut self, value: T) {
         self.set_placed(Placed::unplaced(value));
     }
 
-    /// The same with the place where the value stands.
+    /// Replaces the written value by one with a place.
     pub fn set_placed(&mut self, value: Placed<T>) {
         self.written = Some(value);
     }
 }
 
 impl<T: Clone> Value<T> {
-    /// The value written, else the default.
+    /// The written value, else the default.
     pub fn get(&self) -> T {
         self.written
             .as_ref()
@@ -113,7 +104,7 @@ impl<T: fmt::Debug> fmt::Debug for Value<T> {
     }
 }
 
-/// What is written, if anything.
+/// Gives the written value.
 impl<T> Deref for Value<T> {
     type Target = Option<Placed<T>>;
 
@@ -122,9 +113,65 @@ impl<T> Deref for Value<T> {
     }
 }
 
-/// A value that a declaration may name as the default.
+/// A value that the code takes from a written setting.
+pub trait Taken<W> {
+    /// Takes the value.
+    fn taken(written: &W) -> Self;
+}
+
+impl<T: Clone> Taken<Value<T>> for T {
+    fn taken(written: &Value<T>) -> Self {
+        written.get()
+    }
+}
+
+impl<T: Clone> Taken<Option<Placed<T>>> for Option<T> {
+    fn taken(written: &Option<Placed<T>>) -> Self {
+        written.as_ref().map(|written| written.value.clone())
+    }
+}
+
+impl Taken<Value<u64>> for usize {
+    fn taken(written: &Value<u64>) -> Self {
+        Self::try_from(written.get()).unwrap_or(Self::MAX)
+    }
+}
+
+impl Taken<Value<u64>> for u32 {
+    fn taken(written: &Value<u64>) -> Self {
+        Self::try_from(written.get()).unwrap_or(Self::MAX)
+    }
+}
+
+/// The number of settings in all parts of a table.
+pub const fn count(parts: &[&[Word]]) -> usize {
+    let (mut count, mut part) = (0, 0);
+    while part < parts.len() {
+        count += parts[part].len();
+        part += 1;
+    }
+    count
+}
+
+/// The settings of all parts of a table, in their order.
+pub const fn joined<const COUNT: usize>(parts: &[&[Word]]) -> [Word; COUNT] {
+    let mut words = [word("", "", ""); COUNT];
+    let (mut at, mut part) = (0, 0);
+    while part < parts.len() {
+        let mut row = 0;
+        while row < parts[part].len() {
+            words[at] = parts[part][row];
+            at += 1;
+            row += 1;
+        }
+        part += 1;
+    }
+    words
+}
+
+/// A type that a default in a declaration may have.
 pub trait Literal {
-    /// Reads the default of a declaration; every one of them is read by a test.
+    /// Parses the default of a declaration. A test parses every one.
     fn of(text: &'static str) -> Self;
 }
 
@@ -164,7 +211,7 @@ impl Literal for i32 {
     }
 }
 
-/// The default among a closed set of words.
+/// The default of a [`Choice`](crate::settings_table), by its word.
 pub fn chosen<T: Copy>(known: &[(&str, T)], text: &'static str) -> T {
     let word = text.trim_matches('"');
     let found = known.iter().find(|(known, _)| *known == word);
@@ -173,27 +220,56 @@ pub fn chosen<T: Copy>(known: &[(&str, T)], text: &'static str) -> T {
 
 /// Declares a table: its name, and a row for each setting.
 ///
-/// A row is a doc comment (the text of the reference), the name, the kind with what it is limited by, and the default:
-/// as a value (`= "30s"`), in words (`else "none"`), or `required`. The field holds `Option<Placed<T>>`, or a
-/// [`Value`](crate::declare::Value) where the default is one. A name that Rust reserves is given with `as "static"`.
+/// A row has a doc comment (the text of the reference), a name, a kind with its limits, and a default: a value
+/// (`= "30s"`), or words (`else "none"`, `else "required"`). Its field is an `Option<Placed<T>>`, or a
+/// [`Value`](crate::declare::Value) if the default is a value. `as "static"` gives the setting another name than the
+/// field.
 ///
 /// Kinds: `Text`, `Path`, `Texts`, `Paths`, `TextOrTexts`, `Flag`, `Count(least, "why")`, `Counts(least, "why")`,
 /// `Size(least)`, `Duration` (may be zero), `Deadline` (may not), `Rate`, `Niceness`, `Choice(Type, WORDS)`, `Pairs`,
-/// and tables: `Table(T)` (`= {}`: always there), `TableOr(T, row, least, "why")` (or the number alone), `Tables(T)`.
+/// tables: `Table(T)` (`= {}`: always there), `TableOr(T, row, least, "why")` (or the number alone), `Tables(T)`, and
+/// `Rows(T)`: the rows of the declaration `T` stand here, in the same table.
+///
+/// A second struct behind `=>` is the one that the code uses. It has a field for each row with `-> Type`, or an
+/// `Option<Type>` if the row has no default as a value, and fields of its own for values that are resolved. It is made
+/// with `From<&Table>`; its `Default` has the defaults of the rows.
 #[macro_export]
 macro_rules! settings_table {
+    (
+        $(#[$meta:meta])*
+        $vis:vis struct $Table:ident = $path:literal =>
+        $(#[$values_meta:meta])*
+        $values_vis:vis struct $Values:ident {
+            $($(#[$field_meta:meta])* $field:ident : $Field:ty = $initial:expr;)*
+        }
+        $($rows:tt)*
+    ) => {
+        $crate::settings_table! {
+            $(#[$meta])*
+            $vis struct $Table = $path;
+            $($rows)*
+        }
+
+        $crate::__settings_values! {
+            ($Table $Values table [$(#[$values_meta])*] [$values_vis])
+            { $($(#[$field_meta])* $values_vis $field: $Field,)* }
+            { $($field: $initial,)* }
+            $($rows)*
+        }
+    };
     (
         $(#[$meta:meta])*
         $vis:vis struct $Table:ident = $path:literal;
         $(
             $(#[doc = $about:literal])+
-            $name:ident $(as $key:literal)? : $kind:ident $(($($arg:tt)*))? $(= $default:tt)? $(else $words:literal)?;
+            $name:ident $(as $key:literal)? : $kind:ident $(($($arg:tt)*))? $(-> $Value:ident)? $(= $default:tt)?
+                $(else $words:literal)?;
         )*
     ) => {
         $(#[$meta])*
         #[derive(Debug, Clone)]
         $vis struct $Table {
-            /// Where it stands.
+            /// Its header.
             $vis heading: $crate::declare::Header,
             $(
                 $(#[doc = $about])+
@@ -211,16 +287,23 @@ macro_rules! settings_table {
         }
 
         impl $crate::declare::Declared for $Table {
-            const TABLE: &'static $crate::Table = &$crate::Table {
-                name: $path,
-                words: &[$($crate::Word {
-                    name: $crate::__settings_key!($name $(as $key)?),
-                    default: $crate::__settings_default!($(= $default)? $(else $words)?),
-                    about: concat!($($about),+),
-                    kinds: $crate::__settings_kinds!($kind $(($($arg)*))?),
-                    path: $crate::__settings_path!($kind),
-                    below: $crate::__settings_below!($kind $(($($arg)*))?),
-                }),*],
+            const TABLE: &'static $crate::SettingsTable = {
+                const PARTS: &[&[$crate::Word]] = &[$($crate::__settings_words!(
+                    $crate::Word {
+                        name: $crate::__settings_key!($name $(as $key)?),
+                        default: $crate::__settings_default!($(= $default)? $(else $words)?),
+                        about: concat!($($about),+),
+                        kinds: $crate::__settings_kinds!($kind $(($($arg)*))?),
+                        path: $crate::__settings_path!($kind),
+                        below: $crate::__settings_below!($kind $(($($arg)*))?),
+                    },
+                    $kind $(($($arg)*))?
+                )),*];
+                const WORDS: [$crate::Word; $crate::declare::count(PARTS)] = $crate::declare::joined(PARTS);
+                &$crate::SettingsTable {
+                    name: $path,
+                    words: &WORDS,
+                }
             };
 
             fn read(reader: &mut $crate::reader::Reader<'_>, section: &$crate::reader::Section<'_>) -> Self {
@@ -240,6 +323,79 @@ macro_rules! settings_table {
     };
 }
 
+/// Defines the struct that the code uses, one row after another.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __settings_values {
+    (
+        ($Table:ident $Values:ident $table:ident [$($meta:tt)*] [$($vis:tt)*]) { $($fields:tt)* } { $($values:tt)* }
+    ) => {
+        $($meta)*
+        $($vis)* struct $Values {
+            $($fields)*
+        }
+
+        impl ::std::convert::From<&$Table> for $Values {
+            fn from($table: &$Table) -> Self {
+                let _ = $table;
+                Self { $($values)* }
+            }
+        }
+
+        impl ::std::default::Default for $Values {
+            fn default() -> Self {
+                Self::from(&<$Table as ::std::default::Default>::default())
+            }
+        }
+    };
+    (
+        ($Table:ident $Values:ident $table:ident $meta:tt [$($vis:tt)*]) { $($fields:tt)* } { $($values:tt)* }
+        $(#[doc = $about:literal])+
+        $name:ident $(as $key:literal)? : $kind:ident $(($($arg:tt)*))? -> $Value:ident = $default:tt;
+        $($rest:tt)*
+    ) => {
+        $crate::__settings_values! {
+            ($Table $Values $table $meta [$($vis)*])
+            { $($fields)* $(#[doc = $about])+ $($vis)* $name: $Value, }
+            { $($values)* $name: <$Value as $crate::declare::Taken<_>>::taken(&$table.$name), }
+            $($rest)*
+        }
+    };
+    (
+        ($Table:ident $Values:ident $table:ident $meta:tt [$($vis:tt)*]) { $($fields:tt)* } { $($values:tt)* }
+        $(#[doc = $about:literal])+
+        $name:ident $(as $key:literal)? : $kind:ident $(($($arg:tt)*))? -> $Value:ident else $words:literal;
+        $($rest:tt)*
+    ) => {
+        $crate::__settings_values! {
+            ($Table $Values $table $meta [$($vis)*])
+            { $($fields)* $(#[doc = $about])+ $($vis)* $name: ::std::option::Option<$Value>, }
+            { $($values)* $name: $crate::declare::Taken::taken(&$table.$name), }
+            $($rest)*
+        }
+    };
+    (
+        $head:tt $fields:tt $values:tt
+        $(#[doc = $about:literal])+
+        $name:ident $(as $key:literal)? : $kind:ident $(($($arg:tt)*))? $(= $default:tt)? $(else $words:literal)?;
+        $($rest:tt)*
+    ) => {
+        $crate::__settings_values! { $head $fields $values $($rest)* }
+    };
+}
+
+/// A row as a part of its table.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __settings_words {
+    ($word:expr, Rows($T:ty)) => {
+        <$T as $crate::declare::Declared>::TABLE.words
+    };
+    ($word:expr, $kind:ident $(($($arg:tt)*))?) => {
+        &[$word]
+    };
+}
+
 /// The name of a setting.
 #[doc(hidden)]
 #[macro_export]
@@ -252,7 +408,7 @@ macro_rules! __settings_key {
     };
 }
 
-/// The default as the reference has it.
+/// The default in the words of the reference.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __settings_default {
@@ -307,6 +463,7 @@ macro_rules! __settings_type {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __settings_field {
+    (Rows($T:ty)) => { $T };
     (Table($T:ty) = {}) => { $T };
     (Table($T:ty)) => { ::std::option::Option<$T> };
     (TableOr($T:ty, $($rest:tt)*)) => { ::std::option::Option<$T> };
@@ -324,10 +481,13 @@ macro_rules! __settings_field {
     };
 }
 
-/// A field of what is written.
+/// The value of a field.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __settings_value {
+    ($written:expr, Rows($T:ty)) => {
+        $written.unwrap_or_default()
+    };
     ($written:expr, Table($T:ty) = {}) => {
         $written.unwrap_or_default()
     };
@@ -406,6 +566,9 @@ macro_rules! __settings_read {
     ($r:ident, $s:ident, $key:expr, Pairs) => {
         $r.map($s, $key)
     };
+    ($r:ident, $s:ident, $key:expr, Rows($T:ty)) => {
+        Some(<$T as $crate::declare::Declared>::read($r, $s))
+    };
     ($r:ident, $s:ident, $key:expr, Table($T:ty)) => {
         $r.declared::<$T>($s, $key)
     };
@@ -425,42 +588,44 @@ macro_rules! __settings_read {
     };
 }
 
-/// What may be written.
+/// The forms of a value.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __settings_kinds {
     (Text) => {
-        &[$crate::Kind::Text]
+        &[$crate::ValueKind::Text]
     };
     (Path) => {
-        &[$crate::Kind::Text]
+        &[$crate::ValueKind::Text]
     };
     (Texts) => {
-        &[$crate::Kind::Texts]
+        &[$crate::ValueKind::Texts]
     };
     (Paths) => {
-        &[$crate::Kind::Texts]
+        &[$crate::ValueKind::Texts]
     };
     (TextOrTexts) => {
-        &[$crate::Kind::Text, $crate::Kind::Texts]
+        &[$crate::ValueKind::Text, $crate::ValueKind::Texts]
     };
     (Flag) => {
-        &[$crate::Kind::Flag]
+        &[$crate::ValueKind::Flag]
     };
     (Count $args:tt) => {
-        &[$crate::Kind::Count]
+        &[$crate::ValueKind::Count]
     };
     (Counts $args:tt) => {
-        &[$crate::Kind::Counts]
+        &[$crate::ValueKind::Counts]
     };
     (Niceness) => {
-        &[$crate::Kind::Count]
+        &[$crate::ValueKind::Count]
     };
     (Choice($T:ty, $words:expr)) => {
-        &[$crate::Kind::Choice(|| $words.iter().map(|(word, _)| *word).collect())]
+        &[$crate::ValueKind::Choice(|| {
+            $words.iter().map(|(word, _)| *word).collect()
+        })]
     };
     (Pairs) => {
-        &[$crate::Kind::Pairs]
+        &[$crate::ValueKind::Pairs]
     };
     (Table $args:tt) => {
         &[]
@@ -469,14 +634,14 @@ macro_rules! __settings_kinds {
         &[]
     };
     (TableOr $args:tt) => {
-        &[$crate::Kind::Count]
+        &[$crate::ValueKind::Count]
     };
     ($kind:ident $(($($arg:tt)*))?) => {
-        &[$crate::Kind::Text]
+        &[$crate::ValueKind::Text]
     };
 }
 
-/// Whether it is a path that starts at the file.
+/// True for paths, which start at the file.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __settings_path {
@@ -507,4 +672,93 @@ macro_rules! __settings_below {
     ($kind:ident $(($($arg:tt)*))?) => {
         $crate::Below::Nothing
     };
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::Declared;
+    use crate::reader::{Reader, parse};
+    use crate::{Language, Placed, Report, SourceFile};
+
+    settings_table! {
+        /// The part about customers.
+        pub(crate) struct CustomerRows = "shop" =>
+
+        /// Customers.
+        #[derive(Debug, PartialEq)]
+        pub(crate) struct CustomerSettings {
+            /// Resolved elsewhere.
+            names: Vec<String> = vec!["somebody".to_owned()];
+        }
+
+        /// The shop is open.
+        open: Flag -> bool = true;
+        /// Most customers at once.
+        most as "customers": Count(1, "a shop has customers") -> u32 = 10;
+        /// Longest visit.
+        visit: Duration -> Duration else "no limit";
+        /// The text on the door.
+        sign: Text else "none";
+    }
+
+    settings_table! {
+        /// `[shop]`
+        pub(crate) struct ShopTable = "shop";
+
+        /// Where it is.
+        street: Text else "none";
+        /// Its customers.
+        customers: Rows(CustomerRows);
+        /// Its door.
+        door: Text = "left";
+    }
+
+    static LANGUAGE: Language = Language {
+        name: "test",
+        tables: &[ShopTable::TABLE],
+        foreign: None,
+    };
+
+    fn read(text: &str) -> ShopTable {
+        let mut report = Report::default();
+        report.sources.push(SourceFile {
+            path: "shop.toml".into(),
+            text: text.to_owned(),
+        });
+        let parsed = parse(text, 0).expect("TOML");
+        let mut reader = Reader::new(&LANGUAGE, 0, &mut report, &|_| None);
+        let table = reader.declared_table("shop", Placed::default(), parsed.get_ref());
+        assert_eq!(report.errors(), 0, "{}", report.render(false));
+        table
+    }
+
+    #[test]
+    fn rows_of_another_declaration_stand_in_the_table() {
+        let names: Vec<&str> = ShopTable::TABLE.names().collect();
+        assert_eq!(names, ["street", "open", "customers", "visit", "sign", "door"]);
+        let shop = read("open = false\ndoor = \"right\"");
+        assert!(!shop.customers.open.get() && shop.door.get() == "right");
+        assert!(shop.heading.has("open") && !shop.heading.has("visit"));
+        assert!(shop.street.is_none() && shop.customers.sign.is_none());
+    }
+
+    #[test]
+    fn the_struct_of_the_code_has_the_values_of_its_rows() {
+        let usual = CustomerSettings {
+            names: vec!["somebody".to_owned()],
+            open: true,
+            most: 10,
+            visit: None,
+        };
+        assert_eq!(CustomerSettings::default(), usual);
+        let shop = read("customers = 3\nvisit = \"5m\"");
+        let written = CustomerSettings {
+            most: 3,
+            visit: Some(Duration::from_secs(300)),
+            ..usual
+        };
+        assert_eq!(CustomerSettings::from(&shop.customers), written);
+    }
 }

@@ -1,27 +1,27 @@
-//! What is wrong with a configuration or a machine, shown with its place.
+//! Mistakes in a configuration or on a machine, shown with their place.
 //!
-//! Everything found is collected in a `Report` and printed at once, in the order of the file.
+//! A `Report` collects all of them and prints them at once, in the order of the file.
 
 use annotate_snippets::{AnnotationKind, Group, Level, Renderer, Snippet};
 
-use crate::source::{Place, Source};
+use crate::source::{SourceFile, SourcePlace};
 
-/// More errors than this help nobody: the rest is counted.
+/// Most findings that are shown: the rest is counted.
 const SHOWN: usize = 10;
 
-/// How bad it is.
+/// Severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Severity {
-    /// haulier does not start with it.
+    /// haulier does not start.
     Error,
-    /// haulier starts and says so.
+    /// haulier starts and logs it.
     Warning,
 }
 
-/// A place with what is to be said about it.
+/// A place with its label.
 #[derive(Debug, Clone)]
 struct Mark {
-    place: Place,
+    place: SourcePlace,
     label: String,
 }
 
@@ -37,7 +37,7 @@ pub struct Diagnostic {
 }
 
 impl Diagnostic {
-    /// An error, by its code (`config::value`) and one line that says what is wrong.
+    /// An error: its code (`config::value`) and a title of one line.
     pub fn error(code: &'static str, title: impl Into<String>) -> Self {
         Self::new(Severity::Error, code, title.into())
     }
@@ -58,8 +58,8 @@ impl Diagnostic {
         }
     }
 
-    /// Underlines `place`; nothing happens for a value that stands in no file.
-    pub fn at(mut self, place: Option<&Place>, label: impl Into<String>) -> Self {
+    /// Underlines `place`, if the value stands in a file.
+    pub fn at(mut self, place: Option<&SourcePlace>, label: impl Into<String>) -> Self {
         self.mark = place.map(|place| {
             Box::new(Mark {
                 place: place.clone(),
@@ -70,7 +70,7 @@ impl Diagnostic {
     }
 
     /// Underlines a second place that explains the first.
-    pub fn beside(mut self, place: Option<&Place>, label: impl Into<String>) -> Self {
+    pub fn beside(mut self, place: Option<&SourcePlace>, label: impl Into<String>) -> Self {
         self.context.extend(place.map(|place| Mark {
             place: place.clone(),
             label: label.into(),
@@ -78,13 +78,13 @@ impl Diagnostic {
         self
     }
 
-    /// A line below that says what to do.
+    /// Adds a line below with advice.
     pub fn help(mut self, help: impl Into<String>) -> Self {
         self.help.push(help.into());
         self
     }
 
-    /// What is wrong, in one line.
+    /// The mistake, in one line.
     pub fn title(&self) -> &str {
         &self.title
     }
@@ -95,7 +95,7 @@ impl Diagnostic {
             .map_or((usize::MAX, 0), |mark| (mark.place.source, mark.place.span.start))
     }
 
-    fn render(&self, sources: &[Source], renderer: &Renderer) -> String {
+    fn render(&self, sources: &[SourceFile], renderer: &Renderer) -> String {
         let level = match self.severity {
             Severity::Error => Level::ERROR,
             Severity::Warning => Level::WARNING,
@@ -126,7 +126,7 @@ impl Diagnostic {
     fn snippets<'a>(
         &'a self,
         mark: &'a Mark,
-        sources: &'a [Source],
+        sources: &'a [SourceFile],
     ) -> Vec<Snippet<'a, annotate_snippets::Annotation<'a>>> {
         let mut files = vec![mark.place.source];
         for other in &self.context {
@@ -162,7 +162,7 @@ impl Diagnostic {
     }
 
     /// Line and column of the mark, both from 1.
-    fn line_and_column(&self, sources: &[Source]) -> Option<(usize, usize)> {
+    fn line_and_column(&self, sources: &[SourceFile]) -> Option<(usize, usize)> {
         let place = &self.mark.as_ref()?.place;
         let before = sources[place.source].text.get(..place.span.start)?;
         let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
@@ -173,7 +173,7 @@ impl Diagnostic {
     }
 }
 
-/// Whether a line is nothing but the bar beside quoted text, colours left out.
+/// True for a line with only the bar beside quoted text; colours do not count.
 fn is_margin(line: &str) -> bool {
     let mut in_colour = false;
     let shown = line.chars().filter(|letter| {
@@ -184,26 +184,26 @@ fn is_margin(line: &str) -> bool {
     shown.eq(['|'])
 }
 
-/// Everything found, with the texts it was found in.
+/// All findings, with the texts they were found in.
 #[derive(Debug, Default)]
 pub struct Report {
     /// The files read so far, the main one first.
-    pub sources: Vec<Source>,
+    pub sources: Vec<SourceFile>,
     found: Vec<Diagnostic>,
 }
 
 impl Report {
-    /// Notes one finding.
+    /// Adds a finding.
     pub fn push(&mut self, diagnostic: Diagnostic) {
         self.found.push(diagnostic);
     }
 
-    /// How many errors there are.
+    /// Number of errors.
     pub fn errors(&self) -> usize {
         self.count(Severity::Error)
     }
 
-    /// How many warnings there are.
+    /// Number of warnings.
     pub fn warnings(&self) -> usize {
         self.count(Severity::Warning)
     }
@@ -235,7 +235,7 @@ impl Report {
         })
     }
 
-    /// All findings as text for people, in file order; empty when nothing was found.
+    /// All findings as text for people, in file order.
     pub fn render(&self, color: bool) -> String {
         let renderer = if color { Renderer::styled() } else { Renderer::plain() };
         let sorted = self.sorted();

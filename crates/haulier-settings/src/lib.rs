@@ -1,7 +1,7 @@
-//! Settings in TOML: what may be written, read with its places, and every mistake at once.
+//! Settings in TOML: declared once, read with their places, every mistake reported at once.
 //!
-//! `source` holds the files read and places in them, `diagnostic` what is wrong and how it is shown, `words` the settings
-//! there are, `declare` the declaration they are made by, `value` values with units, and `reader` takes typed values out of tables.
+//! `source` holds the files and places in them, `diagnostic` the mistakes, `words` the known settings, `declare` their
+//! declaration, `value` values with units. `reader` takes typed values out of tables.
 
 pub mod declare;
 pub mod diagnostic;
@@ -12,5 +12,5 @@ pub mod words;
 
 pub use diagnostic::{Diagnostic, Report};
 pub use reader::{Pairs, UnreadableFile};
-pub use source::{Place, Placed, Source};
-pub use words::{Below, Foreign, Kind, Language, Table, Word, word};
+pub use source::{Placed, SourceFile, SourcePlace};
+pub use words::{Below, Foreign, Language, SettingsTable, ValueKind, Word, word};

@@ -1,6 +1,6 @@
-//! Takes typed values out of TOML tables and notes what is wrong with them, place by place.
+//! Takes typed values out of TOML tables, and reports every mistake with its place.
 //!
-//! It knows nothing of single settings: `words` says which names a table has, `file` which type each one is.
+//! It knows no single setting: those are declared with `settings_table!`.
 
 use std::fmt;
 use std::ops::Range;
@@ -12,11 +12,11 @@ use toml::de::{DeTable, DeValue};
 
 use crate::declare::{Declared, Header};
 use crate::diagnostic::{Diagnostic, Report};
-use crate::source::{Place, Placed};
+use crate::source::{Placed, SourcePlace};
 use crate::value::{self, ExpandError, Rate};
-use crate::words::{Language, Table};
+use crate::words::{Language, SettingsTable};
 
-/// No count of connections, requests or processes makes sense beyond; products of two of them fit into 64 bits.
+/// The largest count of connections, requests or processes. The product of two fits into 64 bits.
 const MOST: u64 = 1_000_000_000;
 
 /// Looks up an environment variable.
@@ -25,24 +25,24 @@ pub type Variables<'v> = &'v dyn Fn(&str) -> Option<String>;
 /// Name → text, in the order of the file.
 pub type Pairs = Vec<(Placed<String>, Placed<String>)>;
 
-/// Why the main file could not be read at all.
+/// The main file cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot read {}", path.display())]
 pub struct UnreadableFile {
     /// The file.
     pub path: PathBuf,
-    /// Why.
+    /// The reason.
     pub source: std::io::Error,
 }
 
-/// One table of the file, with the words that may stand in it.
+/// A table of the file, with its known settings.
 #[derive(Debug)]
 pub struct Section<'t> {
     language: &'static Language,
-    words: &'static Table,
-    /// As the user would write it: `site.shop`.
+    words: &'static SettingsTable,
+    /// Its path as written: `site.shop`.
     name: String,
-    /// The last part of it, and where it stands.
+    /// The last part of the path, with its place.
     header: Placed<String>,
     table: &'t DeTable<'t>,
 }
@@ -55,7 +55,7 @@ pub struct Reader<'r> {
     variables: Variables<'r>,
 }
 
-type Entry<'t> = &'t Spanned<DeValue<'t>>;
+type SpannedValue<'t> = &'t Spanned<DeValue<'t>>;
 
 impl fmt::Debug for Reader<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -79,21 +79,21 @@ impl<'r> Reader<'r> {
         self.report
     }
 
-    pub fn place(&self, span: Range<usize>) -> Place {
-        Place {
+    pub fn place(&self, span: Range<usize>) -> SourcePlace {
+        SourcePlace {
             source: self.source,
             span,
         }
     }
 
-    /// The table itself as a section; unknown names in it are noted at once.
-    pub fn section<'t>(&mut self, words: &'static Table, name: &str, table: &'t DeTable<'t>) -> Section<'t> {
+    /// A table as a section. Unknown names in it are reported.
+    pub fn section<'t>(&mut self, words: &'static SettingsTable, name: &str, table: &'t DeTable<'t>) -> Section<'t> {
         let mut unknown: Vec<_> = table.iter().filter(|(key, _)| !words.knows(key.get_ref())).collect();
         unknown.sort_by_key(|(key, _)| key.span().start);
         let last = unknown.len();
         for (number, (key, value)) in unknown.into_iter().enumerate() {
             let diagnostic = self.unknown(words, key.get_ref(), key.span(), value.get_ref());
-            // What is known is said once for each table, below everything that is not.
+            // The known names are listed once for each table, below the last unknown one.
             let diagnostic = match number + 1 == last {
                 true => diagnostic.help(known_names(words, name, key.get_ref(), self.language.name)),
                 false => diagnostic,
@@ -109,7 +109,7 @@ impl<'r> Reader<'r> {
         }
     }
 
-    /// The sub-table `key` of a table, if it is there and is one.
+    /// The table `key` below a section; any other value is reported.
     pub fn table<'t>(&mut self, section: &Section<'t>, key: &str) -> Option<&'t DeTable<'t>> {
         let entry = section.entry(key)?;
         let table = entry.get_ref().as_table();
@@ -202,18 +202,18 @@ impl<'r> Reader<'r> {
         None
     }
 
-    /// Whether `key` is written as a table, for settings that take a short form too.
+    /// True if `key` is written as a table. Some settings also have a short form.
     pub fn is_table(&self, section: &Section<'_>, key: &str) -> bool {
         section.entry(key).is_some_and(|entry| entry.get_ref().is_table())
     }
 
-    /// Text with its variables put in.
+    /// Text with its variables expanded.
     pub fn text(&mut self, section: &Section<'_>, key: &str) -> Option<Placed<String>> {
         let entry = section.entry(key)?;
         self.text_of(key, entry)
     }
 
-    fn text_of(&mut self, key: &str, entry: Entry<'_>) -> Option<Placed<String>> {
+    fn text_of(&mut self, key: &str, entry: SpannedValue<'_>) -> Option<Placed<String>> {
         let Some(written) = entry.get_ref().as_str() else {
             self.wrong_type(key, entry, "text", "put it in quotes");
             return None;
@@ -253,7 +253,7 @@ impl<'r> Reader<'r> {
         })
     }
 
-    /// A whole number from `least` on; `why` says what a smaller one would mean. No setting means more than `MOST`.
+    /// A whole number from `least` to `MOST`. `why` explains `least`.
     pub fn count(&mut self, section: &Section<'_>, key: &str, least: u64, why: &str) -> Option<Placed<u64>> {
         let entry = section.entry(key)?;
         self.count_of(section, key, entry, least, why)
@@ -276,7 +276,7 @@ impl<'r> Reader<'r> {
         &mut self,
         section: &Section<'_>,
         key: &str,
-        entry: Entry<'_>,
+        entry: SpannedValue<'_>,
         least: u64,
         why: &str,
     ) -> Option<Placed<u64>> {
@@ -286,7 +286,7 @@ impl<'r> Reader<'r> {
         };
         let digits = integer.as_str().replace('_', "");
         let place = Some(self.place(entry.span()));
-        // What does not even fit is too large.
+        // A number that does not fit is too large, too.
         let number = i128::from_str_radix(&digits, integer.radix()).unwrap_or(i128::MAX);
         if let Some(value) = u64::try_from(number)
             .ok()
@@ -307,7 +307,7 @@ impl<'r> Reader<'r> {
         None
     }
 
-    /// What is added to the niceness of a process: -20 to 19.
+    /// An addition to the niceness of a process: -20 to 19.
     pub fn niceness(&mut self, section: &Section<'_>, key: &str) -> Option<Placed<i32>> {
         let entry = section.entry(key)?;
         let Some(integer) = entry.get_ref().as_integer() else {
@@ -344,7 +344,7 @@ impl<'r> Reader<'r> {
         Some(text.with(duration?))
     }
 
-    /// A deadline: a time that is not zero, which nobody could meet.
+    /// A timeout: a time above zero.
     pub fn deadline(&mut self, section: &Section<'_>, key: &str) -> Option<Placed<Duration>> {
         let deadline = self.duration(section, key)?;
         if !deadline.value.is_zero() {
@@ -379,7 +379,7 @@ impl<'r> Reader<'r> {
         Some(text.with(size))
     }
 
-    /// Text; a bare number gets an error that names its unit as what is missing.
+    /// Text. A bare number is reported as a number without a unit.
     fn with_unit(&mut self, section: &Section<'_>, key: &str, example: &str) -> Option<Placed<String>> {
         let entry = section.entry(key)?;
         if let DeValue::Integer(_) | DeValue::Float(_) = entry.get_ref() {
@@ -434,7 +434,7 @@ impl<'r> Reader<'r> {
     }
 
     /// The tables of an array `[[…]]`.
-    pub fn tables<'t>(&mut self, section: &Section<'t>, key: &str) -> Vec<(Place, &'t DeTable<'t>)> {
+    pub fn tables<'t>(&mut self, section: &Section<'t>, key: &str) -> Vec<(SourcePlace, &'t DeTable<'t>)> {
         let Some(entry) = section.entry(key) else {
             return Vec::new();
         };
@@ -478,7 +478,7 @@ impl<'r> Reader<'r> {
         Some(pairs)
     }
 
-    fn scalar(&mut self, name: &str, entry: Entry<'_>) -> Option<Placed<String>> {
+    fn scalar(&mut self, name: &str, entry: SpannedValue<'_>) -> Option<Placed<String>> {
         let value = match entry.get_ref() {
             DeValue::Integer(integer) => integer.as_str().replace('_', ""),
             DeValue::Float(float) => float.as_str().replace('_', ""),
@@ -496,7 +496,7 @@ impl<'r> Reader<'r> {
     }
 
     /// `opcache.enable = 1` is a table to TOML, a name to PHP.
-    fn dotted_name(&mut self, name: &str, entry: Entry<'_>, inner: &DeTable<'_>) {
+    fn dotted_name(&mut self, name: &str, entry: SpannedValue<'_>, inner: &DeTable<'_>) {
         let first = inner.keys().next().map_or("…".into(), |key| key.get_ref().clone());
         self.wrong_type(
             name,
@@ -506,7 +506,7 @@ impl<'r> Reader<'r> {
         );
     }
 
-    fn wrong_type(&mut self, key: &str, entry: Entry<'_>, wanted: &str, label: &str) {
+    fn wrong_type(&mut self, key: &str, entry: SpannedValue<'_>, wanted: &str, label: &str) {
         let got = match entry.get_ref() {
             DeValue::String(_) => "text",
             DeValue::Integer(_) | DeValue::Float(_) => "a number",
@@ -521,7 +521,7 @@ impl<'r> Reader<'r> {
         );
     }
 
-    fn unknown(&self, words: &'static Table, key: &str, span: Range<usize>, value: &DeValue<'_>) -> Diagnostic {
+    fn unknown(&self, words: &'static SettingsTable, key: &str, span: Range<usize>, value: &DeValue<'_>) -> Diagnostic {
         let is_table = words.name.is_empty() && value.is_table();
         let what = if is_table {
             format!("unknown table `[{key}]`")
@@ -532,13 +532,13 @@ impl<'r> Reader<'r> {
         Diagnostic::error("config::unknown", what).at(Some(&place), self.hint(words, key, is_table))
     }
 
-    /// The most useful thing to say under an unknown name.
-    fn hint(&self, words: &'static Table, key: &str, is_table: bool) -> String {
+    /// The most useful label for an unknown name.
+    fn hint(&self, words: &'static SettingsTable, key: &str, is_table: bool) -> String {
         let foreign = self.language.foreign.and_then(|foreign| match is_table {
             true => (foreign.table)(key),
             false => (foreign.setting)(key),
         });
-        // What is written as a table was not meant as the setting of another one.
+        // A table is no misplaced plain setting.
         let homes = if is_table {
             Vec::new()
         } else {
@@ -560,8 +560,8 @@ impl<'r> Reader<'r> {
         }
     }
 
-    /// The table and setting that a typing mistake would turn into `written`.
-    fn nearest_anywhere(&self, written: &str) -> Option<(&'static Table, &'static str)> {
+    /// The table and setting that `written` is a typing mistake of.
+    fn nearest_anywhere(&self, written: &str) -> Option<(&'static SettingsTable, &'static str)> {
         let near = nearest(written, self.language.all().map(|(_, name)| name))?;
         self.language.all().find(|(_, name)| *name == near)
     }
@@ -576,7 +576,7 @@ impl<'t> Section<'t> {
         }
     }
 
-    fn entry(&self, key: &str) -> Option<Entry<'t>> {
+    fn entry(&self, key: &str) -> Option<SpannedValue<'t>> {
         debug_assert!(
             self.words.knows(key),
             "`{key}` must be in words.rs for `{}`",
@@ -588,12 +588,12 @@ impl<'t> Section<'t> {
             .map(|(_, entry)| entry)
     }
 
-    /// Where the name of a setting stands.
+    /// The span of the name of a setting.
     pub fn key_span(&self, key: &str) -> Option<Range<usize>> {
         self.table.keys().find(|name| name.get_ref() == key).map(Spanned::span)
     }
 
-    /// Whether an unknown name in the table was meant as `word`.
+    /// True if an unknown name in the table is a typing mistake of `word`.
     pub fn misspells(&self, word: &str) -> bool {
         let mut unknown = self
             .table
@@ -664,8 +664,9 @@ fn example_name(kind: &str) -> &'static str {
     }
 }
 
-/// Names are labels in logs and metrics, and parts of socket names. A store has that of its bucket.
-fn check_name(reader: &mut Reader<'_>, kind: &str, name: &str, place: &Place) {
+/// Checks a name of the user's: it becomes a label in logs and metrics, and a part of socket names. A store has the name
+/// of its bucket.
+fn check_name(reader: &mut Reader<'_>, kind: &str, name: &str, place: &SourcePlace) {
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte) || kind == "store" && byte == b'.';
     let most = if kind == "store" { 63 } else { 32 };
     if name.is_empty() || name.len() > most || !name.bytes().all(fits) {
@@ -678,7 +679,7 @@ fn check_name(reader: &mut Reader<'_>, kind: &str, name: &str, place: &Place) {
     }
 }
 
-/// The one of `known` that a typing mistake would turn into `written`.
+/// The one of `known` that `written` is a typing mistake of.
 pub fn nearest<'k>(written: &str, known: impl Iterator<Item = &'k str>) -> Option<&'k str> {
     let written = written.to_ascii_lowercase();
     known
@@ -688,11 +689,11 @@ pub fn nearest<'k>(written: &str, known: impl Iterator<Item = &'k str>) -> Optio
         .map(|(_, name)| name)
 }
 
-/// As many names as a line of help holds.
+/// Most names in a line of help.
 const SHOWN_NAMES: usize = 10;
 
-/// The names that may stand in a table; of many only those nearest to `key`.
-fn known_names(words: &'static Table, name: &str, key: &str, language: &str) -> String {
+/// The known names of a table; of many only those nearest to `key`.
+fn known_names(words: &'static SettingsTable, name: &str, key: &str, language: &str) -> String {
     let names = nearest_first(key, words.names());
     let known = names[..names.len().min(SHOWN_NAMES)].join(", ");
     let more = match names.len().saturating_sub(SHOWN_NAMES) {
@@ -705,8 +706,8 @@ fn known_names(words: &'static Table, name: &str, key: &str, language: &str) -> 
     }
 }
 
-/// `known` with the nearest names in front, where there are too many to show all; else in their own order, behind the
-/// one that a typing mistake would turn into `written`.
+/// `known` with the nearest names first, if there are too many to show all. Else only the one that `written` is a typing
+/// mistake of comes first.
 fn nearest_first<'k>(written: &str, known: impl Iterator<Item = &'k str>) -> Vec<&'k str> {
     let mut names: Vec<&str> = known.collect();
     if names.len() > SHOWN_NAMES {
@@ -720,7 +721,7 @@ fn nearest_first<'k>(written: &str, known: impl Iterator<Item = &'k str>) -> Vec
     names
 }
 
-/// The tables of one source, or the first thing that makes it no TOML.
+/// The tables of one source, or the first syntax error.
 pub fn parse(text: &str, source: usize) -> Result<Spanned<DeTable<'_>>, Diagnostic> {
     let (table, mut errors) = DeTable::parse_recoverable(text);
     // For an unclosed quote the recovered errors begin with a comma "missing" on the next line: the earliest place is
@@ -729,7 +730,7 @@ pub fn parse(text: &str, source: usize) -> Result<Spanned<DeTable<'_>>, Diagnost
     let Some(error) = errors.first() else { return Ok(table) };
     let span = error.span().unwrap_or(0..0);
     let (title, label, help) = reword(error.message());
-    let place = Place { source, span };
+    let place = SourcePlace { source, span };
     let diagnostic = Diagnostic::error("config::syntax", title).at(Some(&place), label);
     Err(match help {
         Some(help) => diagnostic.help(help),
@@ -737,7 +738,7 @@ pub fn parse(text: &str, source: usize) -> Result<Spanned<DeTable<'_>>, Diagnost
     })
 }
 
-/// The parser's words → title, label and help for people.
+/// Message of the parser → title, label and help.
 fn reword(message: &str) -> (String, String, Option<&'static str>) {
     let first = message.lines().next().unwrap_or(message);
     let (title, label, help) = match first {

@@ -1,28 +1,28 @@
-//! The files a configuration is read from, and places in them.
+//! Files of a configuration, and places in them.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-/// A stretch of bytes in one of the sources of a report.
+/// A byte range in one of the sources of a report.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct SourcePlace {
     /// Index into the sources of the report.
     pub source: usize,
     /// Byte range.
     pub span: Range<usize>,
 }
 
-/// A value and where it was written; `None` when it came from the command line.
+/// A value with its place.
 #[derive(Debug, Clone, Default)]
 pub struct Placed<T> {
     /// The value.
     pub value: T,
-    /// Where it stands.
-    pub place: Option<Place>,
+    /// Its place; `None` from the command line.
+    pub place: Option<SourcePlace>,
 }
 
 impl<T> Placed<T> {
-    /// A value that no file says.
+    /// A value that stands in no file.
     pub fn unplaced(value: T) -> Self {
         Self { value, place: None }
     }
@@ -36,17 +36,17 @@ impl<T> Placed<T> {
     }
 }
 
-/// One file as read.
+/// A file as read.
 #[derive(Debug, Clone)]
-pub struct Source {
+pub struct SourceFile {
     /// The name shown in messages, as the user wrote it.
     pub path: PathBuf,
     /// Its text.
     pub text: String,
 }
 
-impl Source {
-    /// The directory relative paths of this file start from.
+impl SourceFile {
+    /// The directory that relative paths of this file start from.
     pub fn directory(&self) -> PathBuf {
         self.path.parent().unwrap_or(Path::new("")).to_owned()
     }

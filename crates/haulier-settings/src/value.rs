@@ -1,4 +1,4 @@
-//! Values with units, and text with variables in it.
+//! Values with units, and text with variables.
 
 use std::time::Duration;
 
@@ -40,15 +40,15 @@ pub fn size(text: &str) -> Option<u64> {
 /// Requests in a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rate {
-    /// How many.
+    /// Number of requests.
     pub count: u32,
-    /// In this time.
+    /// The time that they are counted over.
     pub period: Duration,
-    /// How many at once.
+    /// Most requests at once.
     pub burst: u32,
 }
 
-/// `20/s`, `100/m burst 20`: so many requests a second, minute, hour or day, and how many of them at once.
+/// `20/s`, `100/m burst 20`: requests a second, minute, hour or day, and most of them at once.
 pub fn rate(text: &str) -> Option<Rate> {
     let mut words = text.split_whitespace();
     let (count, unit) = words.next()?.split_once('/')?;
@@ -72,7 +72,7 @@ pub fn rate(text: &str) -> Option<Rate> {
     })
 }
 
-/// A size as people read it.
+/// A size in the largest unit that fits.
 pub fn show_size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut amount = bytes as f64;
@@ -95,7 +95,7 @@ fn number_and_unit(text: &str) -> Option<(f64, &str)> {
     Some((number.parse().ok()?, unit.trim_start()))
 }
 
-/// Why `${…}` in a text has no value.
+/// `${…}` in a text has no value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ExpandError {
     #[error("`${{{0}}}` is not set")]
@@ -106,7 +106,7 @@ pub enum ExpandError {
     File { path: String, why: String },
 }
 
-/// Puts in `${VAR}`, `${VAR:-default}` and `${file:/path}`; `$${` is a plain `${`.
+/// Expands `${VAR}`, `${VAR:-default}` and `${file:/path}`; `$${` is a plain `${`.
 ///
 /// # Errors
 /// A variable that is not set and has no default, a file that cannot be read, a brace that stays open.

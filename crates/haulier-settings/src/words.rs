@@ -1,17 +1,17 @@
-//! Every setting, once: its table, name, default and what it is for.
+//! Settings as data: table, name, default and description.
 
 /// A setting.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Word {
-    /// As it is written.
+    /// Its name in a file.
     pub name: &'static str,
     /// The default as it would be written, or in words.
     pub default: &'static str,
     /// One sentence for the reference page.
     pub about: &'static str,
     /// The forms of its value; none of a table.
-    pub kinds: &'static [Kind],
-    /// Whether it holds a path, or a list of them, that starts at the file.
+    pub kinds: &'static [ValueKind],
+    /// True for a path, or a list of paths, that starts at the file.
     pub path: bool,
     /// The table or the list of tables that it is.
     pub below: Below,
@@ -19,7 +19,7 @@ pub struct Word {
 
 /// A form that a value may have.
 #[derive(Debug, Clone, Copy)]
-pub enum Kind {
+pub enum ValueKind {
     /// A string.
     Text,
     /// One of these words.
@@ -42,45 +42,45 @@ pub enum Below {
     /// It is a plain value.
     Nothing,
     /// It is a table.
-    Table(&'static Table),
+    Table(&'static SettingsTable),
     /// It is a list of tables.
-    List(&'static Table),
+    List(&'static SettingsTable),
     /// It holds tables whose names are the user's.
-    Named(&'static Table),
+    Named(&'static SettingsTable),
 }
 
 /// A table with its settings. `NAME` stands for a name the user chooses.
 #[derive(Debug)]
-pub struct Table {
+pub struct SettingsTable {
     /// `site.NAME.limits`; empty for the top of a file.
     pub name: &'static str,
     /// In the order of the reference.
     pub words: &'static [Word],
 }
 
-/// A kind of file: its tables, and how messages speak of it.
+/// A kind of file: its tables, and its name in messages.
 #[derive(Debug)]
 pub struct Language {
     /// As in "tables of a configuration".
     pub name: &'static str,
     /// In the order of the reference.
-    pub tables: &'static [&'static Table],
-    /// Words of other programs that people bring along.
+    pub tables: &'static [&'static SettingsTable],
+    /// Settings of other programs.
     pub foreign: Option<&'static Foreign>,
 }
 
-/// Words of other programs, with what they are called here.
+/// Settings and tables of other programs, with their names here.
 #[derive(Debug)]
 pub struct Foreign {
-    /// What a setting is called here.
+    /// The name of a setting here.
     pub setting: fn(&str) -> Option<&'static str>,
-    /// What a table is called here.
+    /// The name of a table here.
     pub table: fn(&str) -> Option<&'static str>,
 }
 
 impl Language {
     /// The other tables that have a setting of this name.
-    pub fn homes_of(&self, name: &str, not: &Table) -> Vec<&'static str> {
+    pub fn homes_of(&self, name: &str, not: &SettingsTable) -> Vec<&'static str> {
         let others = self
             .tables
             .iter()
@@ -92,7 +92,7 @@ impl Language {
     }
 
     /// Every setting with its table.
-    pub fn all(&self) -> impl Iterator<Item = (&'static Table, &'static str)> {
+    pub fn all(&self) -> impl Iterator<Item = (&'static SettingsTable, &'static str)> {
         self.tables
             .iter()
             .filter(|table| !table.name.is_empty())
@@ -118,7 +118,7 @@ impl Word {
         self.about.trim_start()
     }
 
-    /// The default as the reference page shows it: one that can be written as such is set as code.
+    /// The default for the reference page: a value is set as code.
     pub fn shown_default(&self) -> String {
         match self.literal_default() {
             Some(_) => format!("`{}`", self.default),
@@ -126,19 +126,19 @@ impl Word {
         }
     }
 
-    /// The default as a value, where it is one and not a description in words.
+    /// The default, if it is a value and no description.
     pub fn literal_default(&self) -> Option<serde_json::Value> {
         serde_json::from_str(self.default).ok()
     }
 }
 
-impl Table {
+impl SettingsTable {
     /// The names of its settings, in the order of the reference.
     pub fn names(&self) -> impl Iterator<Item = &'static str> {
         self.words.iter().map(|word| word.name)
     }
 
-    /// Whether `name` is one of its settings.
+    /// True if `name` is one of its settings.
     pub fn knows(&self, name: &str) -> bool {
         self.names().any(|known| known == name)
     }

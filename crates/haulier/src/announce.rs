@@ -216,7 +216,7 @@ fn fields(settings: &Settings) -> Vec<(&'static str, Value)> {
         let root = (!site.is_rootless).then_some(&site.app.root);
         let store = site.images.as_ref().and_then(|images| images.store.as_ref());
         let images = store.map(|store| store.location.to_string());
-        json!({"name": site.name, "app": site.app.preset.name, "root": root, "images": images})
+        json!({"name": site.settings.name, "app": site.app.preset.name, "root": root, "images": images})
     });
     let pools = settings.pools.iter().map(|pool| {
         let php = pool.php.as_ref().map(|php| php.version.as_str());

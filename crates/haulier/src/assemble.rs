@@ -1,4 +1,4 @@
-//! From settings to running parts: the only file that knows every part.
+//! Makes the running parts of the settings. No other file knows every part.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -11,8 +11,7 @@ use haulier_php::{Pool, PoolError, PoolSettings, Spawner, StartError, Supervised
 use haulier_server::BindError;
 use haulier_server::access_log::AccessLog;
 use haulier_server::{
-    CompressedStore, FileSettings, FilterSettings, MountSettings, PhpSettings, RouteSettings, ScriptSettings,
-    ServerSettings, SiteLimits, SiteSettings, SpoolSettings, TlsSettings,
+    CompressedStore, MountSettings, PhpSettings, RouteSettings, ServerSettings, SiteSettings, TlsSettings,
 };
 
 use crate::certificates::{CertificateError, CertificateManager, CertificateNeeds};
@@ -27,22 +26,22 @@ use crate::privileges;
 use crate::purpose::Purpose;
 use crate::sweeper::Sweeper;
 
-/// What every configuration of one process is made with: it outlives them.
+/// Parts of the process that outlive its configurations.
 #[derive(Debug)]
 pub(crate) struct Parts {
     purpose: Purpose,
     logs: AccessLogs,
     sockets: SocketDir,
     prelude: Option<Prelude>,
-    /// Who starts PHP as other accounts than ours, once we are not root any more.
+    /// Starts PHP as other accounts after root was left.
     spawner: Option<Arc<Spawner>>,
     variants: Option<Variants>,
     images: Images,
-    /// Who removes what root has made, once we are not root any more.
+    /// Removes what root has made, after root was left.
     sweeper: Option<Sweeper>,
 }
 
-/// The store of compressed copies, and what it was opened for.
+/// The store of compressed copies, with its settings.
 #[derive(Debug)]
 struct Variants {
     directory: PathBuf,
@@ -50,27 +49,27 @@ struct Variants {
     store: Arc<CompressedStore>,
 }
 
-/// What runs already, and may stay.
+/// Parts that run already, and may stay.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RunningParts {
     pub(crate) pools: Vec<Arc<Pool>>,
-    /// Names of pools that start anew whatever their settings say.
+    /// Names of pools that start anew even with the same settings.
     pub(crate) stale: Vec<String>,
     pub(crate) certificates: Option<Arc<CertificateManager>>,
 }
 
-/// What settings become: pools that run, and what the server needs to know.
+/// A configuration made ready: running pools, and the settings of the server.
 #[derive(Debug)]
 pub(crate) struct Assembled {
     pub(crate) server: ServerSettings,
     pub(crate) log: AccessLog,
-    /// In the order of the settings; those that run already stay.
+    /// In the order of the settings.
     pub(crate) pools: Vec<Arc<Pool>>,
-    /// Of a server with TLS. What is kept already stays if nothing is written differently.
+    /// Of a server with TLS; the running ones if their settings are the same.
     pub(crate) certificates: Option<Arc<CertificateManager>>,
 }
 
-/// Why no server came of it.
+/// A part did not start.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AssembleError {
     #[error("cannot make a directory for PHP's sockets")]
@@ -94,10 +93,10 @@ pub(crate) enum AssembleError {
 }
 
 impl Parts {
-    /// Makes the directory of PHP's sockets, and removes those of processes that were killed; `user` is to serve.
+    /// Makes the directory of PHP's sockets, and removes those of processes that were killed. `user` will serve.
     ///
     /// # Errors
-    /// It cannot be had.
+    /// The directory cannot be made.
     pub(crate) fn new(purpose: Purpose, logs: AccessLogs, user: Option<&User>) -> Result<Self, AssembleError> {
         let accounts = [Some(our_account().0), user.map(|user| user.uid)];
         leftovers::clear(runtime_dirs(), &accounts.into_iter().flatten().collect::<Vec<_>>());
@@ -113,11 +112,10 @@ impl Parts {
         })
     }
 
-    /// Opens the logs, starts the pools and reads the certificates. Of what is there already stays what is just what
-    /// the settings say.
+    /// Opens the logs, starts the pools and reads the certificates. Running parts with the same settings stay.
     ///
     /// # Errors
-    /// The first part that does not start; what was started before it ends with it.
+    /// The first part that does not start. Parts that were started before it end, too.
     pub(crate) fn assemble(&mut self, settings: &Settings, present: &RunningParts) -> Result<Assembled, AssembleError> {
         let log = self.logs.of_server(&settings.log)?;
         if self.prelude.is_none() {
@@ -194,15 +192,15 @@ impl Parts {
         }
     }
 
-    /// The directory of compressed copies, one for each account that runs haulier. Without it files are compressed on
-    /// their way.
+    /// Opens the directory of compressed copies; each account that runs haulier has its own. Without it files are
+    /// compressed for every request.
     fn open_variants(&mut self, settings: &Settings) {
         let limit = settings.variants;
-        if limit == 0 || !settings.sites.iter().any(|site| site.compress.is_on()) {
+        if limit == 0 || !settings.sites.iter().any(|site| site.settings.compress.is_on()) {
             self.variants = None;
             return;
         }
-        // Who we will be once the sockets are bound.
+        // The account after the sockets are bound.
         let owner = settings.user.as_ref().map(|user| (user.uid, user.gid));
         let account = owner.map_or_else(|| rustix::process::geteuid().as_raw(), |(uid, _)| uid);
         let directory = settings.server.spool_dir.join(format!("haulier-variants-{account}"));
@@ -223,18 +221,18 @@ impl Parts {
         };
     }
 
-    /// The socket files are ours to remove in the end, or another process's.
+    /// Sets whether this process removes the socket files in the end, or another one does.
     pub(crate) fn own_sockets(&mut self, ours: bool) {
         if let Some(sweeper) = &mut self.sweeper {
             sweeper.own_sockets(ours);
         }
     }
 
-    /// Gives root's rights away for good, once everything is bound that needs them, if somebody else is to serve.
-    /// `sockets` are the files that root has made for what listens.
+    /// Leaves root for good if another account is to serve, after everything that needs root is bound. `sockets` are the
+    /// socket files that root has made.
     ///
     /// # Errors
-    /// The process must not go on: it would serve as root.
+    /// The process must end: it would serve as root.
     pub(crate) fn leave_root(
         &mut self,
         user: Option<&User>,
@@ -274,7 +272,7 @@ fn open_certificates(
     Ok(Some(Arc::new(opened)))
 }
 
-/// Whether a pool that runs is what these settings ask for. Who has left root behind is the account it named before.
+/// True if a running pool has these settings. After root was left, our account is the one that a pool may name.
 fn is_same(running: &PoolSettings, wanted: &PoolSettings) -> bool {
     let (uid, gid) = our_account();
     let plain = |settings: &PoolSettings| {
@@ -289,7 +287,7 @@ fn is_same(running: &PoolSettings, wanted: &PoolSettings) -> bool {
     plain(running) == plain(wanted)
 }
 
-/// The prelude, if a pool runs it. Without it everything works but the functions it defines.
+/// Writes the prelude, if a pool runs it. Without it only the functions are missing that it defines.
 fn write_prelude(pools: &[settings::Pool]) -> Option<Prelude> {
     for (pool, open_basedir) in pools.iter().filter_map(|pool| Some((pool, open_basedir(pool)?))) {
         tracing::info!(
@@ -316,35 +314,35 @@ fn write_prelude(pools: &[settings::Pool]) -> Option<Prelude> {
     }
 }
 
-/// What the sites of this pool are, those of routes included.
+/// The kind of the sites of this pool, mounts included.
 fn sites_of(pool: usize, sites: &[Site]) -> Sites {
     let mut served = sites
         .iter()
-        .flat_map(Site::places)
+        .flat_map(Site::mounts)
         .filter(|site| site.pool == Some(pool));
-    if served.all(|site| !site.sendfile.roots.is_empty()) {
+    if served.all(|site| !site.php.sendfile.roots.is_empty()) {
         Sites::Sending
     } else {
         Sites::Any
     }
 }
 
-/// Whether PHP runs as another account than we do.
+/// True if PHP runs as another account than we do.
 fn has_user(pool: &settings::Pool) -> bool {
     pool.settings.kind.user().is_some()
 }
 
-/// Whether the prelude runs before the scripts of this pool: `auto_prepend_file = "none"` in its `ini` says no.
+/// True if the prelude runs before the scripts of this pool. `auto_prepend_file = "none"` in its `ini` prevents it.
 fn runs_prelude(pool: &settings::Pool) -> bool {
     pool.php.is_some() && open_basedir(pool).is_none() && !prepended_by_ini(pool).is_some_and(is_none)
 }
 
-/// Where it is set, PHP would refuse to open the prelude, and with it every script.
+/// The `open_basedir` of a pool. With one, PHP refuses to open the prelude, and with it every script.
 fn open_basedir(pool: &settings::Pool) -> Option<&str> {
     pool.php.as_ref()?.open_basedir.as_deref()
 }
 
-/// PHP's word for no file.
+/// True for PHP's word for no file.
 fn is_none(file: &str) -> bool {
     file.eq_ignore_ascii_case("none")
 }
@@ -356,7 +354,7 @@ fn prepended_by_ini(pool: &settings::Pool) -> Option<&str> {
     last.map(|(_, file)| file.as_str())
 }
 
-/// The user's own file, which the prelude runs.
+/// The user's own `auto_prepend_file`, which the prelude runs.
 fn prepended(pool: &settings::Pool) -> Option<&str> {
     let of_php = pool.php.as_ref()?.auto_prepend_file.as_deref();
     prepended_by_ini(pool)
@@ -364,7 +362,7 @@ fn prepended(pool: &settings::Pool) -> Option<&str> {
         .filter(|file| !file.is_empty() && !is_none(file))
 }
 
-/// Starts PHP as the server would, and ends it; what went wrong comes in words.
+/// Starts PHP as the server would, and ends it. The error is a text.
 pub(crate) fn try_pool(pool: &settings::Pool) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -389,7 +387,7 @@ fn pool_settings(pool: &settings::Pool, sockets: &Path, prelude: Option<&Path>) 
     settings
 }
 
-/// Who we are: user and group.
+/// User and group.
 type Account = (u32, u32);
 
 fn our_account() -> Account {
@@ -397,7 +395,7 @@ fn our_account() -> Account {
     (process.0.as_raw(), process.1.as_raw())
 }
 
-/// The account without rights that serves, now or soon; `None` if we stay who we are.
+/// The account without rights that serves, now or soon; `None` if ours stays.
 fn serving(settings: &Settings) -> Option<Account> {
     let becoming = settings.user.as_ref().map(|user| (user.uid, user.gid));
     becoming.or_else(|| privileges::has_left_root().then(our_account))
@@ -410,7 +408,7 @@ fn foreign_user(pool: &PoolSettings, serving: Option<Account>) -> Option<&User> 
     supervised.user.as_ref().filter(|_| supervised.is_foreign_to(uid, gid))
 }
 
-/// While we are root: the process that stays so, if some pool needs it.
+/// Starts the process that stays root, if a pool needs it. Needs root.
 fn start_spawner(pools: &[PoolSettings], serving: Option<Account>) -> Result<Option<Arc<Spawner>>, AssembleError> {
     let foreign: Vec<&Supervised> = pools
         .iter()
@@ -439,7 +437,7 @@ fn start_pool(
     started.map_err(|source| AssembleError::Pool { name, source })
 }
 
-/// In the place of the user's own file, which no script may change if it stood in `ini_admin`.
+/// Sets the prelude in place of the user's own file: in `ini_admin`, which no script can change, if that file stood there.
 fn put_prelude(supervised: &mut Supervised, prelude: &Path) {
     let before = supervised.ini_admin.len();
     supervised.ini.retain(|(name, _)| name != prelude::SETTING);
@@ -453,68 +451,32 @@ fn put_prelude(supervised: &mut Supervised, prelude: &Path) {
     place.push((prelude::SETTING.to_owned(), prelude.display().to_string()));
 }
 
+/// The settings of a site with its PHP and its routes.
 fn site_settings(site: &Site, pools: &[settings::Pool], purpose: Purpose) -> SiteSettings {
     let development = purpose == Purpose::Development;
-    let php = site.pool.map(|index| PhpSettings {
-        pool: index,
-        front: site.front_script().map(str::to_owned),
-        scripts: ScriptSettings {
-            extensions: site.extensions.clone(),
-            allow: site.scripts.clone(),
-            never: site.never.clone(),
-        },
-        params: params(&pools[index]),
-        remote_root: pools[index].remote_root.clone(),
-        sendfile: site.sendfile.clone(),
-        offload: site.offload.clone(),
-    });
-    SiteSettings {
-        name: site.name.clone(),
-        hosts: site.hosts.clone(),
+    let front_script = site.front_script().map(str::to_owned);
+    let mut settings = SiteSettings {
         development,
-        limits: SiteLimits {
-            body: site.body_limit,
-            body_setting: site.body_limit_by,
-            timeouts: site.timeouts.clone(),
-        },
-        files: FileSettings {
-            root: site.app.root.clone(),
-            index: site.app.preset.index.iter().map(|&name| name.to_owned()).collect(),
-            deny: site.deny.clone(),
-            cache: site.cache.clone(),
-            etag: site.etag,
-            charset: site.charset.clone(),
-            listing: development,
-            fallback: site.front.clone().filter(|_| site.front_script().is_none()),
-        },
-        php,
-        images: None,
-        compress: site.compress.clone(),
-        dictionary: site.dictionary.clone(),
-        spool: SpoolSettings {
-            memory: site.memory_limit,
-            disk: site.spool_limit,
-        },
-        filters: FilterSettings {
-            without_tls: site.without_tls,
-            canonical: site.canonical.clone(),
-            headers: site.headers.clone(),
-            maintenance: site.maintenance.clone(),
-            requests_per_ip: site.requests_per_ip.clone(),
-        },
-        redirects: site.redirects.clone(),
-        rewrites: site.rewrites.clone(),
         routes: site
             .routes
             .iter()
             .map(|route| route_settings(route, pools, purpose))
             .collect(),
-        error_pages: site.error_pages.clone(),
-        log: None,
-    }
+        ..site.settings.clone()
+    };
+    settings.files.listing = development;
+    settings.files.fallback = site.front.clone().filter(|_| front_script.is_none());
+    settings.php = site.pool.map(|index| PhpSettings {
+        pool: index,
+        front: front_script,
+        params: params(&pools[index]),
+        remote_root: pools[index].remote_root.clone(),
+        ..site.php.clone()
+    });
+    settings
 }
 
-/// What the pool's PHP gets with each request.
+/// The FastCGI parameters of each request to the pool.
 fn params(pool: &settings::Pool) -> Vec<(String, String)> {
     let mut params = pool.params.clone();
     if let Some(file) = prepended(pool) {
@@ -524,9 +486,9 @@ fn params(pool: &settings::Pool) -> Vec<(String, String)> {
 }
 
 fn route_settings(route: &settings::Route, pools: &[settings::Pool], purpose: Purpose) -> RouteSettings {
-    let mount = route.place.as_ref().map(|place| MountSettings {
-        site: Box::new(site_settings(&place.site, pools, purpose)),
-        prefix: place.prefix.clone(),
+    let mount = route.mount.as_ref().map(|mount| MountSettings {
+        site: Box::new(site_settings(&mount.site, pools, purpose)),
+        prefix: mount.prefix.clone(),
     });
     RouteSettings {
         mount,
@@ -543,7 +505,7 @@ pub(crate) struct SocketDir {
 }
 
 impl SocketDir {
-    /// In the first place that takes it: `/run/haulier` may be there and another account's.
+    /// Makes it in the first base directory that allows it: `/run/haulier` may belong to another account.
     fn create() -> io::Result<Self> {
         Self::create_in(runtime_dirs())
     }
@@ -559,7 +521,7 @@ impl SocketDir {
         Err(last_error)
     }
 
-    /// Names that others took are passed over: in a shared folder somebody may sit on ours.
+    /// Skips names that are taken: in a shared folder another account may have taken ours.
     fn create_at(base: &Path) -> io::Result<Self> {
         for attempt in 0..100 {
             let path = base.join(format!("haulier-{}-{attempt}", std::process::id()));
@@ -579,7 +541,7 @@ impl SocketDir {
         &self.path
     }
 
-    /// A directory without anything in it: the document root of a site that has none.
+    /// An empty directory: the document root of a site that has none.
     fn empty(&self) -> io::Result<PathBuf> {
         let path = self.path.join("empty");
         match DirBuilder::new().mode(0o700).create(&path) {
@@ -588,7 +550,7 @@ impl SocketDir {
         }
     }
 
-    /// Lets `user` connect to the sockets that are there, and make others when PHP starts again.
+    /// Lets `user` connect to the sockets, and make others when PHP starts again.
     fn give_to(&self, user: &User) -> io::Result<()> {
         let give = |path: &Path| lchown(path, Some(user.uid), Some(user.gid));
         for entry in fs::read_dir(self.path())? {
@@ -600,12 +562,12 @@ impl SocketDir {
 
 impl Drop for SocketDir {
     fn drop(&mut self) {
-        // A next start removes what is left of it.
+        // The next start removes the rest.
         let _ = fs::remove_dir_all(&self.path);
     }
 }
 
-/// What systemd or the session made for us, else the system's folder for temporary files.
+/// The runtime directories of systemd or the session, else the system's folder for temporary files.
 fn runtime_dirs() -> impl Iterator<Item = PathBuf> {
     // systemd names several with colons between them.
     let first = |name| Some(PathBuf::from(std::env::var(name).ok()?.split(':').next()?));

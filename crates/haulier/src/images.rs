@@ -8,8 +8,7 @@ use std::time::Duration;
 use haulier_image::{Workers, WorkersSettings};
 use haulier_image_service::{BACKGROUND_FACTOR, Settings};
 use haulier_php::User;
-use haulier_proto::field::Fields;
-use haulier_server::{ImageSettings, ImageSite};
+use haulier_server::ImageSite;
 use haulier_store::cache::{self, Cache, CacheError, DiskCache, Tiered};
 use haulier_store::{LocalStore, Location, Store, StoreError, StoreRuntime};
 
@@ -18,12 +17,12 @@ use crate::config::images::{self as config, CachePlace, StorePlace};
 use crate::config::settings::Site;
 use crate::purpose::Purpose;
 
-/// What clients keep an image of a store for, where the site does not say: it never changes, but it may be deleted.
+/// Cache-Control of an image of a store, unless the site has a rule: it never changes, but it may be deleted.
 const CACHE_CONTROL: &str = "public, max-age=7776000";
-/// A path an image may have.
+/// An example of the path of an image.
 const ANY_IMAGE: &[u8] = b"/00000000000000000000000000000000";
 
-/// Why an image service cannot be made.
+/// An image service cannot be made.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ImagesError {
     #[error("site `{site}`: the image store {place} cannot be opened")]
@@ -44,29 +43,29 @@ pub(crate) enum ImagesError {
     StoreRuntime(#[source] io::Error),
 }
 
-/// The services of all sites, and what they share. It outlives a configuration: a service that is asked for again just
-/// as it was goes on, with all that its caches hold.
+/// The services of all sites, and their shared parts. It outlives a configuration: a service with the same settings goes
+/// on, with all that its caches hold.
 #[derive(Debug, Default)]
 pub(crate) struct Images {
     runtime: Option<StoreRuntime>,
     services: Vec<(Asked, Arc<ImageSite>)>,
-    /// Each with what it was asked to be: sites that ask for the same share one.
-    workers: Vec<(Pool, Arc<Workers>)>,
+    /// Workers by their settings: sites with the same settings share them.
+    workers: Vec<(WorkerPool, Arc<Workers>)>,
 }
 
-/// How long an image that nobody waits for may wait for those of other sites.
+/// Longest time in the queue of an image that is rendered in the background.
 const NO_HURRY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// What a pool of workers was asked to be.
+/// The settings of a pool of workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Pool {
+struct WorkerPool {
     workers: usize,
     queue: usize,
     timeout: Duration,
     low_priority: bool,
 }
 
-impl Pool {
+impl WorkerPool {
     fn settings(self) -> WorkersSettings {
         let usual = WorkersSettings::default();
         WorkersSettings {
@@ -84,18 +83,15 @@ impl Pool {
     }
 }
 
-/// What a service was asked to be.
+/// The settings of a service.
 #[derive(Debug, Clone, PartialEq)]
 struct Asked {
     site: String,
-    is_rootless: bool,
     images: config::Images,
-    cache_control: String,
-    headers: Vec<(String, String)>,
 }
 
 impl Images {
-    /// The service of a site, if it has one. `user` is who we are about to become.
+    /// The service of a site, if it has one. `user` is the account that will serve.
     pub(crate) fn of_site(
         &mut self,
         site: &Site,
@@ -103,41 +99,21 @@ impl Images {
         user: Option<&User>,
     ) -> Result<Option<Arc<ImageSite>>, ImagesError> {
         let Some(images) = &site.images else { return Ok(None) };
+        let mut images = images.clone();
+        images.settings.cache_control = Some(cache_control(site, purpose));
+        images.settings.headers.clone_from(&site.settings.filters.headers);
         let asked = Asked {
-            site: site.name.clone(),
-            is_rootless: site.is_rootless,
-            images: images.clone(),
-            cache_control: cache_control(site, purpose),
-            headers: site.headers.clone(),
+            site: site.settings.name.clone(),
+            images,
         };
         if let Some((_, running)) = self.services.iter().find(|(before, _)| *before == asked) {
             return Ok(Some(Arc::clone(running)));
         }
+        let images = &asked.images;
         let runtime = self.runtime()?;
         let store = match &images.store {
             Some(place) => Some(open_store(site, place, user)?),
             None => None,
-        };
-        let settings = ImageSettings {
-            compat: images.compat,
-            has_store: store.is_some(),
-            files: images.files.clone(),
-            is_alone: site.is_rootless,
-            defaults: images.defaults,
-            formats: images.formats.clone(),
-            limits: images.limits,
-            upload: images.upload.clone(),
-            download: images.download.clone(),
-            admin: images.admin.clone(),
-            token: images.token.clone(),
-            client_hints: images.client_hints,
-            presets: images.presets.clone(),
-            only_presets: images.only_presets,
-            widths: images.widths.clone(),
-            sign: images.sign.clone(),
-            fallback: images.fallback.clone(),
-            cache_control: Some(asked.cache_control.clone()),
-            fields: fields(site),
         };
         let service = Settings {
             store,
@@ -146,19 +122,19 @@ impl Images {
             runtime,
             workers: self.workers(images)?,
             background_workers: self.background_workers(images)?,
-            background: images.behind.clone(),
-            limits: images.limits,
+            background: images.background.clone(),
+            limits: images.settings.limits,
             variants: images.variants,
         };
-        let images = ImageSite::new(settings, service).map_err(|source| ImagesError::Fallback {
-            site: site.name.clone(),
+        let service = ImageSite::new(images.settings.clone(), service).map_err(|source| ImagesError::Fallback {
+            site: asked.site.clone(),
             source,
         })?;
-        self.services.push((asked, Arc::clone(&images)));
-        Ok(Some(images))
+        self.services.push((asked, Arc::clone(&service)));
+        Ok(Some(service))
     }
 
-    /// Lets go of what no site asks for any more; what still serves an old configuration goes on for it.
+    /// Drops services and workers that no site uses. Those of an old configuration end with it.
     pub(crate) fn forget_unused(&mut self) {
         self.services.retain(|(_, service)| Arc::strong_count(service) > 1);
         self.workers.retain(|(_, workers)| Arc::strong_count(workers) > 1);
@@ -175,7 +151,7 @@ impl Images {
     }
 
     fn workers(&mut self, images: &config::Images) -> Result<Arc<Workers>, ImagesError> {
-        self.workers_for(Pool {
+        self.workers_for(WorkerPool {
             workers: images.workers,
             queue: images.queue,
             timeout: images.timeout,
@@ -183,10 +159,14 @@ impl Images {
         })
     }
 
-    /// One more process, for what is made behind answers.
+    /// One more process, for images that are rendered in the background.
     fn background_workers(&mut self, images: &config::Images) -> Result<Option<Arc<Workers>>, ImagesError> {
-        let is_asked_for = images.formats.iter().any(|format| images.behind.contains(format));
-        let pool = Pool {
+        let is_asked_for = images
+            .settings
+            .formats
+            .iter()
+            .any(|format| images.background.contains(format));
+        let pool = WorkerPool {
             workers: 1,
             // Each site sends one image at a time.
             queue: usize::MAX,
@@ -196,7 +176,7 @@ impl Images {
         is_asked_for.then(|| self.workers_for(pool)).transpose()
     }
 
-    fn workers_for(&mut self, wanted: Pool) -> Result<Arc<Workers>, ImagesError> {
+    fn workers_for(&mut self, wanted: WorkerPool) -> Result<Arc<Workers>, ImagesError> {
         if let Some((_, workers)) = self.workers.iter().find(|(asked, _)| *asked == wanted) {
             return Ok(Arc::clone(workers));
         }
@@ -209,12 +189,12 @@ impl Images {
 fn open_store(site: &Site, place: &StorePlace, user: Option<&User>) -> Result<Arc<dyn Store>, ImagesError> {
     open_place(place, user).map_err(|error| match error {
         StoreError::Io(source) | StoreError::Full(source) => ImagesError::Directory {
-            site: site.name.clone(),
+            site: site.settings.name.clone(),
             place: place.location.to_string(),
             source,
         },
         source => ImagesError::Store {
-            site: site.name.clone(),
+            site: site.settings.name.clone(),
             source,
         },
     })
@@ -235,10 +215,10 @@ pub(crate) fn open_place(place: &StorePlace, user: Option<&User>) -> Result<Arc<
     }
 }
 
-/// Opens the caches behind memory, the nearest first.
+/// Opens the caches after memory, the nearest first.
 ///
 /// # Errors
-/// A directory cannot be used, or an address means nothing.
+/// A directory cannot be used, or an address is invalid.
 pub(crate) fn open_caches(
     site: &Site,
     images: &config::Images,
@@ -257,13 +237,13 @@ pub(crate) fn open_caches(
     };
     let opened = images.caches.iter().map(open);
     opened.collect::<Result<_, _>>().map_err(|source| ImagesError::Cache {
-        site: site.name.clone(),
+        site: site.settings.name.clone(),
         source,
     })
 }
 
-/// What root has made in a directory belongs to whoever serves. At a reload nobody is root any more: what root has made
-/// since stays closed until the next start, and the rest goes on.
+/// Gives what root has made in a directory to the account that serves. After root was left that is not possible: what
+/// root has made since stays closed until the next start.
 fn hand_over(path: &Path, user: Option<&User>, give: impl FnOnce(&User) -> io::Result<()>) -> io::Result<()> {
     let Some(user) = user else { return Ok(()) };
     match give(user) {
@@ -275,22 +255,19 @@ fn hand_over(path: &Path, user: Option<&User>, give: impl FnOnce(&User) -> io::R
     }
 }
 
-/// As the site's `cache` says for images; while it is being worked on, browsers ask again.
+/// Cache-Control by the rules of the site. During development browsers ask again.
 fn cache_control(site: &Site, purpose: Purpose) -> String {
-    let rule = site.cache.iter().find(|(glob, _)| glob.matches(ANY_IMAGE));
+    let rule = site
+        .settings
+        .files
+        .cache
+        .iter()
+        .find(|(glob, _)| glob.matches(ANY_IMAGE));
     match (rule, purpose) {
         (Some((_, value)), _) => value.clone(),
         (None, Purpose::Development) => "no-cache".to_owned(),
         (None, Purpose::Production) => CACHE_CONTROL.to_owned(),
     }
-}
-
-fn fields(site: &Site) -> Fields {
-    let mut fields = Fields::new();
-    for (name, value) in &site.headers {
-        fields.set(name, value);
-    }
-    fields
 }
 
 #[cfg(test)]
@@ -312,7 +289,7 @@ mod tests {
 
     #[test]
     fn nobody_is_turned_away_who_works_behind_answers() {
-        let pool = |low_priority| Pool {
+        let pool = |low_priority| WorkerPool {
             workers: 1,
             queue: 8,
             timeout: Duration::from_secs(5),

@@ -10,9 +10,9 @@ mod processes;
 mod run;
 mod server;
 pub mod settings;
+mod tables;
 mod template;
 mod verify;
-mod words;
 mod workspace;
 
 pub use run::{PlanEvent, RunError, RunOptions, run};

@@ -4,20 +4,15 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use haulier_settings::reader::nearest;
-use haulier_settings::{Diagnostic, Pairs, Place, Placed, Report, Source, UnreadableFile};
+use haulier_settings::{Diagnostic, Pairs, Placed, Report, SourceFile, SourcePlace, UnreadableFile};
 
 use super::command_line::{self, CommandLine, CommandLineError};
-use super::file::{self, File, PartTable, ScriptTable, ServerTable, TableSection};
+use super::file::{self, File, PartTable};
+use super::tables::{MeasuredTable, ScriptTable, ServerTable};
 use super::template;
 use crate::report::goal::{Goal, GoalError};
 use crate::report::quantity::TableColumn;
 
-/// Default timeout of a server to become ready, and to end.
-const PATIENCE: Duration = Duration::from_secs(15);
-/// Default timeout of a script.
-const SCRIPT_PATIENCE: Duration = Duration::from_secs(30 * 60);
-/// Default address of a server.
-const URL: &str = "http://127.0.0.1:@PORT@";
 /// Values for every text.
 const EVERYWHERE: [&str; 9] = [
     "PLAN",
@@ -34,6 +29,9 @@ const EVERYWHERE: [&str; 9] = [
 const IN_A_SERVER: [&str; 2] = ["RUN", "PORT"];
 /// `PORT_ADMIN` and the like.
 pub(super) const FURTHER_PORT: &str = "PORT_";
+
+/// A name of the user's with its text.
+type Pair = (Placed<String>, Placed<String>);
 
 /// A plan that can be run.
 #[derive(Debug)]
@@ -168,7 +166,7 @@ impl<'a> Resolver<'a> {
         let file = self.file;
         let values = self.values(&file.values);
         self.known.extend(values.iter().map(|(name, _)| name.clone()));
-        let env = self.named(&file.plan.env, &[]);
+        let env = self.named(listed(&file.plan.env), &[]);
         let tables: Vec<ServerTable> = file.servers.iter().map(|table| self.inherited(table)).collect();
         let servers = tables.iter().map(|table| self.server(table)).collect();
         self.columns(file.plan.show.as_deref().unwrap_or_default());
@@ -181,7 +179,7 @@ impl<'a> Resolver<'a> {
         Plan {
             path: self.path.to_owned(),
             title: text_or(file.plan.title.as_ref(), stem),
-            about: text_or(file.plan.about.as_ref(), String::new()),
+            about: file.plan.about.get(),
             prepare: self.command_lines(file.plan.prepare.as_deref().unwrap_or_default(), &[]),
             values,
             env,
@@ -189,19 +187,18 @@ impl<'a> Resolver<'a> {
             parts,
             server_cores: self.cores(file.plan.server_cores.as_ref()),
             client_cores: self.cores(file.plan.client_cores.as_ref()),
-            versions: self.versions(&file.plan.versions),
-            is_alone: file.plan.alone.as_ref().is_some_and(|alone| alone.value),
+            versions: self.versions(listed(&file.plan.versions)),
+            is_alone: file.plan.alone.get(),
         }
     }
 
-    fn versions(&mut self, pairs: &Pairs) -> Vec<(String, CommandLine)> {
-        let command =
-            |(name, line): &(Placed<String>, Placed<String>)| Some((name.value.clone(), self.command_line(line, &[])?));
+    fn versions(&mut self, pairs: &[Pair]) -> Vec<(String, CommandLine)> {
+        let command = |(name, line): &Pair| Some((name.value.clone(), self.command_line(line, &[])?));
         pairs.iter().filter_map(command).collect()
     }
 
     /// Checks `[values]`; each value may use those before it.
-    fn values(&mut self, pairs: &Pairs) -> Named {
+    fn values(&mut self, pairs: &[Pair]) -> Named {
         let mut own: Vec<String> = Vec::new();
         for (name, value) in pairs {
             let text = format!("@{}@", name.value);
@@ -220,7 +217,7 @@ impl<'a> Resolver<'a> {
         plain(pairs)
     }
 
-    fn named(&mut self, pairs: &Pairs, beside: &[&str]) -> Named {
+    fn named(&mut self, pairs: &[Pair], beside: &[&str]) -> Named {
         for (_, value) in pairs {
             self.check_names(value, beside);
         }
@@ -260,15 +257,23 @@ impl<'a> Resolver<'a> {
 
     /// A server with the settings of the servers that it is `like`, except for their names.
     fn inherited(&mut self, table: &ServerTable) -> ServerTable {
-        let (mut merged, mut line) = (table.clone(), vec![table.name.value.clone()]);
+        let (mut merged, mut line) = (table.clone(), vec![table.heading.name.value.clone()]);
         let mut next = table.like.clone();
         while let Some(like) = next.take() {
-            let Some(base) = self.file.servers.iter().find(|server| server.name.value == like.value) else {
+            let Some(base) = self
+                .file
+                .servers
+                .iter()
+                .find(|server| server.heading.name.value == like.value)
+            else {
                 self.no_such_server(&like);
                 break;
             };
             if line.contains(&like.value) {
-                let error = Diagnostic::error("config::value", format!("server {} is `like` itself", table.name.value));
+                let error = Diagnostic::error(
+                    "config::value",
+                    format!("server {} is `like` itself", table.heading.name.value),
+                );
                 self.report.push(error.at(like.place.as_ref(), "this closes the loop"));
                 break;
             }
@@ -285,7 +290,7 @@ impl<'a> Resolver<'a> {
             .file
             .servers
             .iter()
-            .map(|server| server.name.value.as_str())
+            .map(|server| server.heading.name.value.as_str())
             .collect();
         let label = match nearest(&name.value, names.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
@@ -299,15 +304,21 @@ impl<'a> Resolver<'a> {
     }
 
     fn server(&mut self, table: &ServerTable) -> ServerPlan {
-        let own: Vec<&str> = table.values.iter().map(|(name, _)| name.value.as_str()).collect();
+        let own: Vec<&str> = listed(&table.values)
+            .iter()
+            .map(|(name, _)| name.value.as_str())
+            .collect();
         let beside: Vec<&str> = IN_A_SERVER.into_iter().chain(own.iter().copied()).collect();
         let run = self.command_lines(table.run.as_deref().unwrap_or_default(), &beside);
         if run.is_empty() && table.run.as_ref().is_none_or(Vec::is_empty) {
-            let error = Diagnostic::error("plan::required", format!("server {} has no `run`", table.name.value));
+            let error = Diagnostic::error(
+                "plan::required",
+                format!("server {} has no `run`", table.heading.name.value),
+            );
             self.report
-                .push(error.at(table.name.place.as_ref(), "it starts no program"));
+                .push(error.at(table.heading.name.place.as_ref(), "it starts no program"));
         }
-        let checked = [&table.url, &table.ready].into_iter().flatten();
+        let checked = table.url.iter().chain(&table.ready);
         for text in checked.chain(table.needs.iter().flatten()) {
             self.check_names(text, &beside);
         }
@@ -315,24 +326,24 @@ impl<'a> Resolver<'a> {
             self.check_target_name(about);
         }
         ServerPlan {
-            name: table.name.value.clone(),
-            about: text_or(table.about.as_ref(), table.name.value.clone()),
+            name: table.heading.name.value.clone(),
+            about: text_or(table.about.as_ref(), table.heading.name.value.clone()),
             needs: table.needs.iter().flatten().map(|need| need.value.clone()).collect(),
             run,
             files: self.files(table, &beside),
-            values: self.named(&table.values, &beside),
-            env: self.named(&table.env, &beside),
-            url: text_or(table.url.as_ref(), URL.to_owned()),
+            values: self.named(listed(&table.values), &beside),
+            env: self.named(listed(&table.env), &beside),
+            url: table.url.get(),
             ready: table.ready.as_ref().map(|path| path.value.clone()),
             setup: self.command_lines(table.setup.as_deref().unwrap_or_default(), &beside),
-            patience: table.patience.as_ref().map_or(PATIENCE, |patience| patience.value),
+            patience: table.patience.get(),
             version: table.version.as_ref().and_then(|line| self.command_line(line, &beside)),
         }
     }
 
     fn files(&mut self, table: &ServerTable, beside: &[&str]) -> Named {
         let mut files = Named::new();
-        for (name, template) in &table.files {
+        for (name, template) in listed(&table.files) {
             if name.value.contains('/') || name.value.starts_with('.') || name.value.is_empty() {
                 let error = Diagnostic::error("config::value", format!("not a name of a file: `{}`", name.value));
                 self.report
@@ -344,14 +355,14 @@ impl<'a> Resolver<'a> {
                 files.push((name.value.clone(), text));
             }
         }
-        for (name, template) in &table.append {
+        for (name, template) in listed(&table.append) {
             let Some(more) = self.template(template, beside) else {
                 continue;
             };
             match files.iter_mut().find(|(known, _)| *known == name.value) {
                 Some((_, text)) => text.push_str(&more),
                 None => {
-                    let title = format!("server {} has no file `{}`", table.name.value, name.value);
+                    let title = format!("server {} has no file `{}`", table.heading.name.value, name.value);
                     let error = Diagnostic::error("plan::reference", title);
                     self.report.push(error.at(name.place.as_ref(), "`files` must name it"));
                 }
@@ -378,11 +389,11 @@ impl<'a> Resolver<'a> {
             .collect();
         if !unknown.is_empty() {
             let source = self.report.sources.len();
-            self.report.sources.push(Source { path: full, text });
+            self.report.sources.push(SourceFile { path: full, text });
             for (name, span) in unknown {
                 let error = Diagnostic::error("config::variable", format!("`@{name}@` has no value"));
                 let label = self.meant(&name, beside);
-                let error = error.at(Some(&Place { source, span }), label);
+                let error = error.at(Some(&SourcePlace { source, span }), label);
                 let error = error.beside(path.place.as_ref(), "the template is used here");
                 self.report
                     .push(error.help("give it one in `[values]`, or in `values` of the server"));
@@ -425,12 +436,12 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    fn table(&mut self, table: &TableSection) -> TablePlan {
-        let line = text_or(table.flags.as_ref(), String::new());
+    fn table(&mut self, table: &MeasuredTable) -> TablePlan {
+        let line = table.flags.get();
         let flags = match command_line::words(&line) {
             Ok(flags) => flags,
             Err(why) => {
-                if let Some(flags) = &table.flags {
+                if let Some(flags) = &*table.flags {
                     self.not_a_command(flags, why);
                 }
                 Vec::new()
@@ -443,7 +454,7 @@ impl<'a> Resolver<'a> {
         let targets = self.targets(table);
         TablePlan {
             title: text_or(table.title.as_ref(), line),
-            about: text_or(table.about.as_ref(), String::new()),
+            about: table.about.get(),
             flags,
             expect: table.expect.as_ref().map(|text| text.value.clone()),
             body: table.body.as_ref().map(|path| path.value.clone()),
@@ -519,7 +530,7 @@ impl<'a> Resolver<'a> {
         }
     }
 
-    fn targets(&mut self, table: &TableSection) -> Vec<TargetPlan> {
+    fn targets(&mut self, table: &MeasuredTable) -> Vec<TargetPlan> {
         let targets = match (&table.path, &table.targets) {
             (Some(path), None) => self.targets_of_path(path, table.servers.as_deref()),
             (None, Some(pairs)) => pairs.iter().filter_map(|(name, at)| self.target(name, at)).collect(),
@@ -531,7 +542,7 @@ impl<'a> Resolver<'a> {
             (None, None) => {
                 let error = Diagnostic::error("plan::required", "this table has neither `path` nor `targets`");
                 self.report
-                    .push(error.at(Some(&table.place), "add `path` or `targets`"));
+                    .push(error.at(table.heading.name.place.as_ref(), "add `path` or `targets`"));
                 return Vec::new();
             }
         };
@@ -545,7 +556,8 @@ impl<'a> Resolver<'a> {
         }
         if targets.is_empty() && self.report.errors() == 0 {
             let error = Diagnostic::error("plan::required", "this table has no target");
-            self.report.push(error.at(Some(&table.place), "the plan has no server"));
+            self.report
+                .push(error.at(table.heading.name.place.as_ref(), "the plan has no server"));
         }
         targets
     }
@@ -559,7 +571,7 @@ impl<'a> Resolver<'a> {
         let target = |server: usize| {
             let table = &self.file.servers[server];
             TargetPlan {
-                name: text_or(table.about.as_ref(), table.name.value.clone()),
+                name: text_or(table.about.as_ref(), table.heading.name.value.clone()),
                 server,
                 path: path.value.clone(),
             }
@@ -604,7 +616,7 @@ impl<'a> Resolver<'a> {
             .file
             .servers
             .iter()
-            .position(|server| server.name.value == name.value);
+            .position(|server| server.heading.name.value == name.value);
         if found.is_none() {
             self.no_such_server(name);
         }
@@ -614,20 +626,18 @@ impl<'a> Resolver<'a> {
     fn script(&mut self, script: &ScriptTable) -> Option<ScriptPlan> {
         let Some(line) = &script.run else {
             let error = Diagnostic::error("plan::required", "this script has no `run`");
-            self.report.push(error.at(Some(&script.place), "add `run`"));
+            self.report
+                .push(error.at(script.heading.name.place.as_ref(), "add `run`"));
             return None;
         };
         let names = script.servers.iter().flatten();
         let servers = names.filter_map(|name| self.find_server(name)).collect();
         Some(ScriptPlan {
             title: text_or(script.title.as_ref(), line.value.clone()),
-            about: text_or(script.about.as_ref(), String::new()),
+            about: script.about.get(),
             run: self.command_line(line, &[])?,
             servers,
-            patience: script
-                .patience
-                .as_ref()
-                .map_or(SCRIPT_PATIENCE, |patience| patience.value),
+            patience: script.patience.get(),
         })
     }
 
@@ -646,23 +656,32 @@ impl<'a> Resolver<'a> {
 /// Settings of `table`, completed by those of `base`. Pairs of `table` come last, so that they win.
 fn merge(table: ServerTable, base: &ServerTable) -> ServerTable {
     let base = base.clone();
-    let both = |first: Pairs, then: Pairs| first.into_iter().chain(then).collect();
+    let both = |first: Option<Pairs>, then: Option<Pairs>| Some(first.into_iter().chain(then).flatten().collect());
     ServerTable {
-        name: table.name,
-        about: table.about,
-        like: table.like,
         needs: table.needs.or(base.needs),
         run: table.run.or(base.run),
         files: both(base.files, table.files),
         append: both(base.append, table.append),
         values: both(base.values, table.values),
         env: both(base.env, table.env),
-        url: table.url.or(base.url),
+        url: if table.url.is_some() { table.url } else { base.url },
         ready: table.ready.or(base.ready),
         setup: table.setup.or(base.setup),
-        patience: table.patience.or(base.patience),
+        patience: if table.patience.is_some() {
+            table.patience
+        } else {
+            base.patience
+        },
         version: table.version.or(base.version),
+        heading: table.heading,
+        about: table.about,
+        like: table.like,
     }
+}
+
+/// The pairs of a table, none if it is not written.
+fn listed(pairs: &Option<Pairs>) -> &[Pair] {
+    pairs.as_deref().unwrap_or_default()
 }
 
 fn parse_cores(text: &str) -> Option<Vec<usize>> {
@@ -698,8 +717,8 @@ fn plain_texts(texts: Option<&[Placed<String>]>) -> Vec<String> {
         .collect()
 }
 
-fn plain(pairs: &Pairs) -> Named {
-    let pair = |(name, value): &(Placed<String>, Placed<String>)| (name.value.clone(), value.value.clone());
+fn plain(pairs: &[Pair]) -> Named {
+    let pair = |(name, value): &Pair| (name.value.clone(), value.value.clone());
     pairs.iter().map(pair).collect()
 }
 

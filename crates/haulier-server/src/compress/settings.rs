@@ -1,21 +1,70 @@
 //! Settings of `[compress]`.
 
 use haulier_proto::accept::Coding;
+use haulier_settings::settings_table;
 
-/// Compression of a site.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CompressSettings {
-    pub level: CompressLevel,
-    /// The codings in use. Size and load decide between those a client ranks equally.
-    pub algorithms: Vec<Coding>,
-    /// Shorter bodies are not coded, bytes.
-    pub min_size: u64,
-    /// Media types to code: `text/html`, `text/*`, `application/*+json`; `None` is the built-in list.
-    pub types: Option<Vec<String>>,
-    /// Levels used at any load: zstd 1–19, br 0–11, gzip 1–12, in this order.
-    pub explicit: [Option<u8>; 3],
-    /// Leaves responses uncoded that set a cookie and repeat a value of the query, as a measure against BREACH.
-    pub no_secrets: bool,
+const COMPRESS_LEVELS: [(&str, CompressLevel); 4] = [
+    ("off", CompressLevel::Off),
+    ("fast", CompressLevel::Fast),
+    ("balanced", CompressLevel::Balanced),
+    ("small", CompressLevel::Small),
+];
+
+settings_table! {
+    /// `[compress]`
+    pub struct CompressTable = "compress" =>
+
+    /// Compression of a site.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct CompressSettings {
+        /// The codings in use. Size and load decide between those a client ranks equally.
+        algorithms: Vec<Coding> = Coding::PLAIN.to_vec();
+        /// Media types to code: `text/html`, `text/*`, `application/*+json`; `None` is the built-in list.
+        types: Option<Vec<String>> = None;
+        /// Levels used at any load: zstd 1–19, br 0–11, gzip 1–12, in this order.
+        explicit: [Option<u8>; 3] = [None; 3];
+    }
+
+    /// What is dearer, time or bytes: `off`, `fast`, `balanced` or `small`; load lowers it.
+    level: Choice(CompressLevel, COMPRESS_LEVELS) -> CompressLevel = "balanced";
+    /// The codings that are used; size and load decide among those a client likes equally.
+    algorithms: Texts = ["zstd", "br", "gzip"];
+    /// Shorter bodies are sent as they are.
+    min_size: Size(0) -> u64 = "256B";
+    /// Media types that are compressed, such as `"text/*"` or `"*+json"`, in place of the list.
+    types: Texts else "a list of text types";
+    /// A fixed level for zstd, 1 to 19.
+    zstd: Count(1, "level 1 is the fastest") else "by size and load";
+    /// A fixed level for brotli, 0 to 11.
+    br: Count(0, "level 0 is the fastest") else "by size and load";
+    /// A fixed level for gzip, 1 to 12.
+    gzip: Count(1, "level 1 is the fastest") else "by size and load";
+    /// Leave alone what sets a cookie and repeats a part of the query (BREACH).
+    no_secrets: Flag -> bool = false;
+    /// Room for compressed copies of files below `spool_dir`; 0 keeps none.
+    store: Size(0) = "256MiB";
+}
+
+settings_table! {
+    /// `[site.NAME.compress]`
+    pub struct SiteCompressTable = "site.NAME.compress";
+
+    /// `off`, `fast`, `balanced` or `small`.
+    level: Choice(CompressLevel, COMPRESS_LEVELS) else "as in `[compress]`";
+    /// The codings that are used.
+    algorithms: Texts else "as in `[compress]`";
+    /// Shorter bodies are sent as they are.
+    min_size: Size(0) else "as in `[compress]`";
+    /// Media types that are compressed.
+    types: Texts else "as in `[compress]`";
+    /// A fixed level for zstd, 1 to 19.
+    zstd: Count(1, "level 1 is the fastest") else "as in `[compress]`";
+    /// A fixed level for brotli, 0 to 11.
+    br: Count(0, "level 0 is the fastest") else "as in `[compress]`";
+    /// A fixed level for gzip, 1 to 12.
+    gzip: Count(1, "level 1 is the fastest") else "as in `[compress]`";
+    /// Leave alone what sets a cookie and repeats a part of the query.
+    no_secrets: Flag else "as in `[compress]`";
 }
 
 impl CompressSettings {
@@ -35,20 +84,7 @@ impl CompressSettings {
     }
 }
 
-impl Default for CompressSettings {
-    fn default() -> Self {
-        Self {
-            level: CompressLevel::Balanced,
-            algorithms: Coding::PLAIN.to_vec(),
-            min_size: 256,
-            types: None,
-            explicit: [None; 3],
-            no_secrets: false,
-        }
-    }
-}
-
-/// The balance of time and size.
+/// The balance between time and bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CompressLevel {
     Off,

@@ -33,5 +33,5 @@ pub(crate) use resolve::Script;
 pub(crate) use respond::{Representation, content_range, read, whole};
 pub(crate) use roots::{Refused, SendRoots, Sendable, SendfileName};
 pub(crate) use sendfile_cache::SendfileCache;
-pub use settings::{CHARSET, EntityTags, FileSettings, ScriptSettings, SendfileSettings};
+pub use settings::{CHARSET, EntityTags, FileRows, FileSettings, ScriptSettings, SendfileSettings};
 pub(crate) use site_files::SiteFiles;

@@ -2,43 +2,48 @@
 
 use std::path::PathBuf;
 
+use haulier_settings::settings_table;
+
 use crate::pattern::glob::Glob;
 
-/// The document root and how its files are served.
-#[derive(Debug, Clone)]
-pub struct FileSettings {
-    /// The document root, absolute.
-    pub root: PathBuf,
-    /// Names tried, in order, for a directory.
-    pub index: Vec<String>,
-    /// Paths that are never served, judged after decoding; answered 404. Dotfiles and backups are never served either.
-    pub deny: Vec<Glob>,
-    /// Path → Cache-Control; the first match wins.
-    pub cache: Vec<(Glob, String)>,
-    /// Entity tags of files.
-    pub etag: EntityTags,
-    /// The charset in the Content-Type of text files; `None` names none.
-    pub charset: Option<String>,
-    /// Show the contents of a directory without index (development only).
-    pub listing: bool,
-    /// The page for a path without a file, as a path in the document root (`/index.html`): applications that run in the
-    /// browser route by the address. A front controller of PHP takes precedence.
-    pub fallback: Option<String>,
-}
+const ENTITY_TAGS: [(&str, EntityTags); 3] = [
+    ("stat", EntityTags::Stat),
+    ("content", EntityTags::Content),
+    ("off", EntityTags::Off),
+];
 
-impl Default for FileSettings {
-    fn default() -> Self {
-        Self {
-            root: PathBuf::new(),
-            index: vec!["index.html".to_owned()],
-            deny: Vec::new(),
-            cache: Vec::new(),
-            etag: EntityTags::default(),
-            charset: Some(CHARSET.to_owned()),
-            listing: false,
-            fallback: None,
-        }
+settings_table! {
+    /// The rows of `[site.NAME]` about files.
+    pub struct FileRows = "site.NAME" =>
+
+    /// The document root and how its files are served.
+    #[derive(Debug, Clone)]
+    pub struct FileSettings {
+        /// The document root, absolute.
+        root: PathBuf = PathBuf::new();
+        /// Names tried, in order, for a directory.
+        index: Vec<String> = vec!["index.html".to_owned()];
+        /// Paths that are never served, judged after decoding; answered 404. Dotfiles and backups are never served either.
+        deny: Vec<Glob> = Vec::new();
+        /// Path → Cache-Control; the first match wins.
+        cache: Vec<(Glob, String)> = Vec::new();
+        /// The charset in the Content-Type of text files; `None` names none.
+        charset: Option<String> = Some(CHARSET.to_owned());
+        /// Show the contents of a directory without index (development only).
+        listing: bool = false;
+        /// The page for a path without a file, as a path in the document root (`/index.html`): applications that run in
+        /// the browser route by the address. A front controller of PHP takes precedence.
+        fallback: Option<String> = None;
     }
+
+    /// Pattern → how long clients keep it: `"1y immutable"`, `"10m"`, `"no-store"`.
+    cache: Pairs = {};
+    /// Entity tags of its files: `stat` of size and time, `content` of what is in them, `off` none.
+    etag: Choice(EntityTags, ENTITY_TAGS) -> EntityTags = "stat";
+    /// What its text files are written in, as their Content-Type says it; `off` names none.
+    charset: Text = "utf-8";
+    /// Patterns of paths nobody gets; 404.
+    deny: Texts = [];
 }
 
 /// The charset of text files by default.

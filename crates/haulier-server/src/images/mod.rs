@@ -9,6 +9,6 @@ mod site;
 
 pub(crate) use answer::VariantSelection;
 pub(crate) use memo::{Memo, hints};
-pub use settings::{Compat, ImageSettings};
+pub use settings::{Compat, ImageSettings, ImagesTable, UploadTable};
 pub use site::ImageSite;
 pub(crate) use site::RenderStep;

@@ -1,52 +1,122 @@
-//! Settings of the HTTP face of the image service.
+//! `[site.NAME.images]`, and the settings of the HTTP face of the image service.
 
 use std::path::PathBuf;
 
 use haulier_http::Network;
 use haulier_image::{Defaults, Format, Limits, Transform};
-use haulier_proto::field::Fields;
+use haulier_settings::settings_table;
 
-/// The images of one site: uploads, images of its document root, or both.
-#[derive(Debug)]
-pub struct ImageSettings {
-    /// The server whose clients work unchanged.
-    pub compat: Compat,
-    /// There is a store of originals; without it no uploads are taken.
-    pub has_store: bool,
-    /// Prefix of the images in the document root that may be transformed, with a slash at both ends.
-    pub files: Option<String>,
-    /// The site has no document root: every path is the service's.
-    pub is_alone: bool,
-    /// Parameters that a query leaves open.
-    pub defaults: Defaults,
-    /// The formats for `f=auto`, the best first.
-    pub formats: Vec<Format>,
-    /// The cost an image may have.
-    pub limits: Limits,
-    /// Addresses that may upload; empty: none.
-    pub upload: Vec<Network>,
-    /// Addresses that get images; `None`: all.
-    pub download: Option<Vec<Network>>,
-    /// Addresses that may use `/admin`; empty: none.
-    pub admin: Vec<Network>,
-    /// The token that a client sends to delete an image; without it no image is deleted.
-    pub token: Option<String>,
-    /// Client hints choose the sizes that an address leaves open.
-    pub client_hints: bool,
-    /// Transforms by name.
-    pub presets: Vec<(String, Transform)>,
-    /// Other transforms are refused.
-    pub only_presets: bool,
-    /// The allowed sizes, ascending: a variant gets the next larger one. Empty: any.
-    pub widths: Vec<u32>,
-    /// Keys of signed addresses; with a key, an address without a signature gets presets only.
-    pub sign: Vec<Vec<u8>>,
-    /// The image that stands in for missing ones.
-    pub fallback: Option<PathBuf>,
-    /// Cache-Control of the images in the store.
-    pub cache_control: Option<String>,
-    /// Fields the site sets on every response.
-    pub fields: Fields,
+const COMPATS: [(&str, Compat); 3] = [
+    ("native", Compat::Native),
+    ("zimg", Compat::Zimg),
+    ("zimg_v1", Compat::Zimg1),
+];
+/// `metadata`: variants keep the copyright of the original.
+const METADATA: [(&str, bool); 2] = [("none", false), ("copyright", true)];
+
+settings_table! {
+    /// `[site.NAME.images]`
+    pub struct ImagesTable = "site.NAME.images" =>
+
+    /// The images of one site: uploads, images of its document root, or both.
+    #[derive(Debug, Clone, PartialEq)]
+    pub struct ImageSettings {
+        /// There is a store of originals; without it no uploads are taken.
+        has_store: bool = false;
+        /// Prefix of the images in the document root that may be transformed, with a slash at both ends.
+        files: Option<String> = None;
+        /// The site has no document root: every path is the service's.
+        is_alone: bool = false;
+        /// Parameters that a query leaves open.
+        defaults: Defaults = Defaults::default();
+        /// The formats for `f=auto`, the best first.
+        formats: Vec<Format> = vec![Format::WebP, Format::Jpeg];
+        /// The cost an image may have.
+        limits: Limits = Limits::default();
+        /// Addresses that may upload; empty: none.
+        upload: Vec<Network> = Vec::new();
+        /// Addresses that get images; `None`: all.
+        download: Option<Vec<Network>> = None;
+        /// Addresses that may use `/admin`; empty: none.
+        admin: Vec<Network> = Vec::new();
+        /// The token that a client sends to delete an image; without it no image is deleted.
+        token: Option<String> = None;
+        /// Transforms by name.
+        presets: Vec<(String, Transform)> = Vec::new();
+        /// The allowed sizes, ascending: a variant gets the next larger one. Empty: any.
+        widths: Vec<u32> = Vec::new();
+        /// Keys of signed addresses; with a key, an address without a signature gets presets only.
+        sign: Vec<Vec<u8>> = Vec::new();
+        /// The image that stands in for missing ones.
+        fallback: Option<PathBuf> = None;
+        /// Cache-Control of the images in the store.
+        cache_control: Option<String> = None;
+        /// Fields the site sets on every response.
+        headers: Vec<(String, String)> = Vec::new();
+    }
+
+    /// Where uploads are kept: a directory, `s3://bucket/prefix`, `gs://…` or `az://…`.
+    store: Path else "none";
+    /// Folder of the document root whose images take the parameters too; `"."` is all of it.
+    root: Text else "none";
+    /// Caches, the nearest first: `memory:SIZE`, `disk:PATH:SIZE`, `memcached://HOST:PORT,…`, `redis://HOST:PORT`.
+    cache: Texts = ["memory:128MiB"];
+    /// Whose clients work unchanged: `zimg`, `zimg_v1`, or `native`: statuses mean what they say.
+    compat: Choice(Compat, COMPATS) -> Compat = "native";
+    /// Format without `f`: a name, `none` for the original's, `auto` for the best the browser takes.
+    format: Text else "`none`; `jpeg` for zimg";
+    /// What `f=auto` chooses from, the best first.
+    formats: Texts = ["webp", "jpeg"];
+    /// Those of `formats` that are made behind the first answer, which has the next best.
+    behind: Texts = ["avif"];
+    /// Quality without `q`, 1 to 100; never above the original's.
+    quality: Count(1, "1 is the coarsest") = 75;
+    /// Images may be made larger than they are.
+    enlarge: Flag = true;
+    /// What of an original's metadata its variants have: `copyright` is who made it and whose it is.
+    metadata: Choice(bool, METADATA) = "none";
+    /// Most pixels of an original, told from its header.
+    max_pixels: Count(1, "every image has one") else "40000000; 50000000 without `store`";
+    /// Longest side of a variant, pixels.
+    max_side: Count(1, "every image has one pixel") = 4096;
+    /// The sizes there are, such as `[320, 640, 1280]`: what is asked for becomes the next larger one, its ratio stays.
+    widths: Counts(1, "every image has one pixel") else "any";
+    /// Density and width that a browser says choose sizes the address leaves open; pages ask for them.
+    client_hints: Flag -> bool = false;
+    /// New variants of an image that are kept within a day; more are made but kept nowhere. 0 keeps all.
+    variants: Count(0, "0 keeps all") = 64;
+    /// `[site.NAME.images.upload]`: who may upload, and how much.
+    upload: Table(UploadTable) = {};
+    /// Addresses and networks that get images; 403 for the others.
+    download: Texts else "everybody";
+    /// Addresses and networks for which zimg's `/admin` deletes.
+    admin: Texts = [];
+    /// What `DELETE /<id>` has to show as `Authorization: Bearer …`; without it nothing is deleted.
+    token: Text else "none";
+    /// Name → query: `thumb = "w=100&h=100"` is `?t=thumb`.
+    presets: Pairs = {};
+    /// Nothing but presets is made; 403 for the rest.
+    only_presets: Flag -> bool = false;
+    /// Key of signed addresses, or a list of keys while one is replaced; presets need no signature.
+    sign: TextOrTexts else "none";
+    /// File of an image that stands in for one that is missing.
+    fallback: Path else "none";
+    /// Processes that make variants.
+    workers: Count(1, "somebody has to do the work") else "the processors we may use";
+    /// Variants that may wait for one; 503 beyond.
+    queue: Count(0, "0 lets nobody wait") = 64;
+    /// Longest time for one variant.
+    timeout: Deadline = "5s";
+}
+
+settings_table! {
+    /// `[site.NAME.images.upload]`
+    pub struct UploadTable = "site.NAME.images.upload";
+
+    /// Addresses and networks that may upload.
+    from: Texts = ["127.0.0.0/8", "::1"];
+    /// Longest upload; 413 beyond.
+    max_size: Size(1) = "32MiB";
 }
 
 /// The server whose clients work unchanged.
@@ -61,7 +131,7 @@ pub enum Compat {
 }
 
 impl Compat {
-    /// Tells whether responses are zimg's.
+    /// True if responses are zimg's.
     #[must_use]
     pub fn is_zimg(self) -> bool {
         self != Self::Native

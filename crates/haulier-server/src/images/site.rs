@@ -23,6 +23,8 @@ static NUMBERS: AtomicU64 = AtomicU64::new(0);
 pub struct ImageSite {
     pub(crate) settings: ImageSettings,
     pub(crate) service: Arc<ImageService>,
+    /// Fields that the site sets on every response.
+    fields: Fields,
     /// Fields of the responses with stored images.
     pub(crate) frame: Arc<Fields>,
     fallback: Option<Fallback>,
@@ -79,7 +81,11 @@ impl ImageSite {
     /// The fallback image cannot be read, or has no known format.
     pub fn new(settings: ImageSettings, service: Settings) -> io::Result<Arc<Self>> {
         let fallback = settings.fallback.as_deref().map(Fallback::read).transpose()?;
-        let mut frame = settings.fields.clone();
+        let mut fields = Fields::new();
+        for (name, value) in &settings.headers {
+            fields.set(name, value);
+        }
+        let mut frame = fields.clone();
         if let Some(cache_control) = &settings.cache_control {
             frame.set("Cache-Control", cache_control);
         }
@@ -87,6 +93,7 @@ impl ImageSite {
         let counted = Arc::clone(&times);
         Ok(Arc::new(Self {
             service: ImageService::new(service, move |times| count(&counted, times)),
+            fields,
             frame: Arc::new(frame),
             fallback,
             times,
@@ -108,7 +115,7 @@ impl ImageSite {
 
     /// The fields of responses with variants of a file: clients keep them as long as the file.
     pub(crate) fn frame_of_file(&self, entry: &FileEntry) -> Fields {
-        let mut frame = self.settings.fields.clone();
+        let mut frame = self.fields.clone();
         if let Some(cache_control) = entry.head.fields().get("Cache-Control") {
             frame.set("Cache-Control", cache_control);
         }

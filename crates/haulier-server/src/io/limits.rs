@@ -2,77 +2,76 @@
 
 use std::time::Duration;
 
-/// Limits and timeouts of connections and requests; docs/limits.md gives the reasons.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limits {
-    /// Longest time from the first byte of a request head to its last; then 408.
-    pub head_timeout: Duration,
-    /// Longest time without a byte of the request body; then 408.
-    pub body_timeout: Duration,
-    /// Least rate of a request body after its first ten seconds, bytes a second.
-    pub body_min_rate: u64,
-    /// Longest time that an idle connection stays open.
-    pub idle_timeout: Duration,
-    /// Longest time without progress while sending.
-    pub send_timeout: Duration,
-    /// Least rate at which a client takes a response, bytes a second; 0 = no limit.
-    pub min_send_rate: u64,
-    /// Time that this rate is averaged over; only time with data waiting counts.
-    pub send_rate_over: Duration,
-    /// Longest request line, bytes; then 414.
-    pub request_line: usize,
-    /// Longest request head without its request line, bytes; then 431.
-    pub header: usize,
-    /// Most field lines of a request; then 431.
-    pub header_fields: usize,
-    /// Longest request body, bytes; then 413. A site may have its own limit.
-    pub body: u64,
-    /// Most bytes of all request bodies on disk; then 503.
-    pub body_spool: u64,
-    /// Most requests of a connection; 1 = no keep-alive.
-    pub keepalive_requests: u32,
-    /// Most open connections. Then idle ones are closed; if there are none, new ones wait in the kernel's queue.
-    pub connections: usize,
-    /// Most open connections of one client address; 0 = no limit.
-    pub connections_per_ip: u32,
-    /// Apply that limit to local addresses and Unix sockets as well; undeclared proxies may be there.
-    pub local_per_ip: bool,
-    /// Most open streams of an HTTP/2 connection; a further one is refused.
-    pub h2_streams: u32,
-    /// Most bytes of a request body that a stream may have in flight.
-    pub h2_stream_window: u32,
-    /// The same for all streams of a connection, and so the memory of its uploads. At least 65,535.
-    pub h2_connection_window: u32,
-    /// Most streams of a connection reset in a minute; then it ends.
-    pub h2_resets: u32,
-    /// Most frames in a minute that carry nothing; then the connection ends.
-    pub h2_control_frames: u32,
-}
+use haulier_settings::settings_table;
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            head_timeout: Duration::from_secs(10),
-            body_timeout: Duration::from_secs(15),
-            body_min_rate: 500,
-            idle_timeout: Duration::from_secs(15),
-            send_timeout: Duration::from_secs(30),
-            min_send_rate: 100,
-            send_rate_over: Duration::from_secs(60),
-            request_line: 16 * 1024,
-            header: 32 * 1024,
-            header_fields: 100,
-            body: 8 * 1024 * 1024,
-            body_spool: 4 << 30,
-            keepalive_requests: 1000,
-            connections: usize::MAX,
-            connections_per_ip: 512,
-            local_per_ip: false,
-            h2_streams: 100,
-            h2_stream_window: 64 * 1024,
-            h2_connection_window: 1024 * 1024,
-            h2_resets: 200,
-            h2_control_frames: 1000,
-        }
+/// A browser's request head with a few cookies.
+const LEAST_HEADER: u64 = 2048;
+/// The window of a stream before the settings of a server arrive (RFC 9113 §6.9.2), in whole KiB: until a client has read
+/// ours it may send that much.
+const LEAST_STREAM_WINDOW: u64 = 64 << 10;
+/// The window of an HTTP/2 connection before the settings of a server arrive (RFC 9113 §6.9.2), in whole KiB.
+const LEAST_CONNECTION_WINDOW: u64 = 64 << 10;
+
+settings_table! {
+    /// `[limits]`
+    pub struct LimitsTable = "limits" =>
+
+    /// Limits and timeouts of connections and requests: docs/limits.md gives the reasons.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Limits {
+        /// Least rate of a request body after its first ten seconds, bytes a second.
+        body_min_rate: u64 = 500;
+        /// The time that `min_send_rate` is averaged over; only time in which bytes wait counts.
+        send_rate_over: Duration = Duration::from_secs(60);
+        /// Longest request line, bytes; 414 beyond.
+        request_line: usize = 16 * 1024;
+        /// Longest request body, bytes; 413 beyond. A site may have another limit.
+        body: u64 = 8 * 1024 * 1024;
+        /// Most bytes of all request bodies together on disk; 503 beyond.
+        body_spool: u64 = 4 << 30;
+        /// Most open connections. Idle ones are closed for new ones; if none is idle, new ones wait in the kernel.
+        connections: usize = usize::MAX;
+        /// `connections_per_ip` also holds for addresses of this machine and for Unix sockets, where an unnamed proxy may
+        /// connect from.
+        local_per_ip: bool = false;
     }
+
+    /// Longest request body; 413 beyond.
+    body: Size(0) else "PHP's post_max_size, else \"8MiB\"";
+    /// What all request bodies together may take in `spool_dir`; 503 beyond.
+    body_spool: Size(0) else "\"4GiB\", or twice the largest `body`";
+    /// Longest request head; 431 beyond.
+    header: Size(LEAST_HEADER) -> usize = "32KiB";
+    /// Most field lines of a request; 431 beyond.
+    header_fields: Count(16, "browsers send more than that") -> usize = 100;
+    /// From the first byte of a request head to its last.
+    head_timeout: Deadline -> Duration = "10s";
+    /// Longest time without a byte of the request body.
+    body_timeout: Deadline -> Duration = "15s";
+    /// How long an idle connection is kept.
+    idle_timeout: Deadline -> Duration = "15s";
+    /// Longest time without progress while sending.
+    send_timeout: Deadline -> Duration = "30s";
+    /// Bytes a second a client must take of what waits for it, averaged over a minute; 0 is no limit.
+    min_send_rate: Count(0, "0 is no limit") -> u64 = 100;
+    /// Requests a connection may carry; 1 turns keep-alive off.
+    keepalive_requests: Count(1, "a connection carries at least one request") -> u32 = 1000;
+    /// Most open connections; idle ones are closed for new ones, and where none is idle those wait in the kernel.
+    connections: Count(1, "nobody could connect") else "what the descriptor limit allows";
+    /// Most open connections of one client address (IPv6: of a /64); 0 is no limit. Unless it is written, loopback is
+    /// exempt.
+    connections_per_ip: Count(0, "0 is no limit") -> u32 = 512;
+    /// Requests of one client address, over all sites that do not say their own: `"20/s"`, `"100/m burst 20"`; 429
+    /// beyond.
+    requests_per_ip: Rate else "none";
+    /// Streams an HTTP/2 connection may have open; a further one is refused.
+    h2_streams: Count(1, "nothing could be asked for") -> u32 = 100;
+    /// Bytes of a request body an HTTP/2 stream may have under way unread.
+    h2_stream_window: Size(LEAST_STREAM_WINDOW) -> u32 = "64KiB";
+    /// The same for all streams of a connection together.
+    h2_connection_window: Size(LEAST_CONNECTION_WINDOW) -> u32 = "1MiB";
+    /// Streams of an HTTP/2 connection that may be reset in a minute; more ends it.
+    h2_resets: Count(1, "browsers give up streams now and then") -> u32 = 200;
+    /// Frames in a minute that carry nothing; more ends the HTTP/2 connection.
+    h2_control_frames: Count(16, "clients begin with some") -> u32 = 1000;
 }

@@ -17,6 +17,6 @@ pub(crate) use address::canonical;
 pub(crate) use buffers::Buffers;
 pub(crate) use deadline::{WaitPhase, Watched};
 pub(crate) use gate::{Gate, Permit};
-pub use limits::Limits;
+pub use limits::{Limits, LimitsTable};
 pub(crate) use session::Session;
 pub(crate) use thread_io::Io;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use haulier_http::Network;
+use haulier_settings::settings_table;
 
 use crate::clock::now;
 use crate::rate_limiter::RateLimiter;
@@ -45,17 +46,29 @@ pub struct Canonical {
     pub origin: Option<String>,
 }
 
-/// Closing of a site for maintenance.
-#[derive(Debug, Clone)]
-pub struct Maintenance {
-    /// The site is closed while this file exists.
-    pub file: PathBuf,
-    /// Path of the page in the document root.
-    pub page: Option<String>,
-    /// Clients for which the site stays open.
-    pub allow: Vec<Network>,
-    /// The value of Retry-After, in whole seconds.
-    pub retry_after: Duration,
+settings_table! {
+    /// `[site.NAME.maintenance]`
+    pub struct MaintenanceTable = "site.NAME.maintenance" =>
+
+    /// How a site is closed for maintenance.
+    #[derive(Debug, Clone)]
+    pub struct Maintenance {
+        /// The site is closed while this file exists.
+        file: PathBuf = PathBuf::new();
+        /// Path of the page in the document root.
+        page: Option<String> = None;
+        /// Clients for which the site stays open.
+        allow: Vec<Network> = Vec::new();
+    }
+
+    /// While this file exists the site answers 503 with Retry-After.
+    file: Path else "required";
+    /// Page in the document root that is shown then.
+    page: Text else "a short page";
+    /// Addresses and networks for which the site stays open.
+    allow: Texts = [];
+    /// When clients are told to come back.
+    retry_after: Deadline -> Duration = "5m";
 }
 
 /// Time between two checks for the file.

@@ -9,12 +9,13 @@ mod settings;
 #[allow(clippy::module_inception, reason = "the file of `Site`")]
 mod site;
 
-pub use filters::{Canonical, FilterSettings, Maintenance, WithoutTls};
+pub use filters::{Canonical, FilterSettings, Maintenance, MaintenanceTable, WithoutTls};
 pub(crate) use php::SitePhp;
 pub use php::{OffloadSettings, PhpSettings, send_token};
 pub(crate) use router::Router;
 pub(crate) use routes::{Mount, PathRules, Routes};
 pub use settings::{
-    Login, MountSettings, RedirectRule, RewriteRule, RouteSettings, SiteLimits, SiteSettings, SpoolSettings,
+    Login, MountSettings, OffloadTable, RedirectRule, RewriteRule, RouteSettings, RouteTable, SiteLimits, SiteRows,
+    SiteSettings, SpoolSettings,
 };
 pub(crate) use site::{SharedParts, Site};

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use haulier_http::{Network, Timeouts};
+use haulier_settings::settings_table;
 
 use super::filters::FilterSettings;
 use super::php::PhpSettings;
@@ -16,41 +17,59 @@ use crate::pattern::glob::Glob;
 use crate::pattern::target::Target;
 use crate::rate_limiter::RateLimiter;
 
-/// One site: its names, its parts, and rules for its paths.
-#[derive(Debug, Clone, Default)]
-pub struct SiteSettings {
-    /// The name used in the configuration, logs and metrics.
-    pub name: String,
-    /// Host names, lower case, without port: `example.com`, `*.example.com`, or `*` for every host.
-    pub hosts: Vec<String>,
-    /// Show full error pages, and send `Cache-Control: no-cache` and `Server-Timing`.
-    pub development: bool,
-    /// Limits and timeouts of its requests.
-    pub limits: SiteLimits,
-    /// The document root and its files.
-    pub files: FileSettings,
-    /// PHP; `None` serves files only.
-    pub php: Option<PhpSettings>,
-    /// The image service; `None` without images.
-    pub images: Option<Arc<ImageSite>>,
-    /// Coding of bodies.
-    pub compress: CompressSettings,
-    /// Compression dictionaries of files and pages.
-    pub dictionary: DictionarySettings,
-    /// Budgets of spooled responses.
-    pub spool: SpoolSettings,
-    /// The filters.
-    pub filters: FilterSettings,
-    /// Redirects of clients by path.
-    pub redirects: Vec<RedirectRule>,
-    /// Internal rewrites by path; the first match counts.
-    pub rewrites: Vec<RewriteRule>,
-    /// Rules for some paths.
-    pub routes: Vec<RouteSettings>,
-    /// Status → path of its page in the document root: a file or a script.
-    pub error_pages: Vec<(u16, String)>,
-    /// The access log of this site; `None` for the server's.
-    pub log: Option<AccessLog>,
+settings_table! {
+    /// The rows of `[site.NAME]` about paths and responses.
+    pub struct SiteRows = "site.NAME" =>
+
+    /// One site: its names, its parts, and rules for its paths.
+    #[derive(Debug, Clone)]
+    pub struct SiteSettings {
+        /// The name used in the configuration, logs and metrics.
+        name: String = String::new();
+        /// Host names, lower case, without port: `example.com`, `*.example.com`, or `*` for every host.
+        hosts: Vec<String> = Vec::new();
+        /// Show full error pages, and send `Cache-Control: no-cache` and `Server-Timing`.
+        development: bool = false;
+        /// Limits and timeouts of its requests.
+        limits: SiteLimits = SiteLimits::default();
+        /// The document root and its files.
+        files: FileSettings = FileSettings::default();
+        /// PHP; `None` serves files only.
+        php: Option<PhpSettings> = None;
+        /// The image service; `None` without images.
+        images: Option<Arc<ImageSite>> = None;
+        /// Coding of bodies.
+        compress: CompressSettings = CompressSettings::default();
+        /// Compression dictionaries of files and pages.
+        dictionary: DictionarySettings = DictionarySettings::default();
+        /// Budgets of spooled responses.
+        spool: SpoolSettings = SpoolSettings::default();
+        /// The filters.
+        filters: FilterSettings = FilterSettings::default();
+        /// Redirects of clients by path.
+        redirects: Vec<RedirectRule> = Vec::new();
+        /// Internal rewrites by path; the first match counts.
+        rewrites: Vec<RewriteRule> = Vec::new();
+        /// Rules for some paths.
+        routes: Vec<RouteSettings> = Vec::new();
+        /// Status → path of its page in the document root: a file or a script.
+        error_pages: Vec<(u16, String)> = Vec::new();
+        /// The access log of this site; `None` for the server's.
+        log: Option<AccessLog> = None;
+    }
+
+    /// The one of `hosts` clients are sent to, or its whole origin: `"https://example.com"`.
+    canonical: Text else "none";
+    /// Extensions of its scripts. What else looks like PHP neither runs nor leaves as a file.
+    script_extensions: Texts = [".php"];
+    /// Field lines set on every response.
+    headers: Pairs = {};
+    /// Path → path or URL, such as `"/old/*" = "/new/*"`, or `"302 /new"`.
+    redirects: Pairs = {};
+    /// Path → path that answers unseen, such as `"/wiki/*" = "/index.php?title=*"`.
+    rewrites: Pairs = {};
+    /// Status → page in the document root, a file or a script: `404 = "/404.html"`.
+    errors: Pairs = {};
 }
 
 /// Limits and timeouts of the requests of a site.
@@ -74,22 +93,25 @@ impl Default for SiteLimits {
     }
 }
 
-/// Budgets of all spooled responses of a site.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SpoolSettings {
-    /// Bytes of long bodies in memory.
-    pub memory: u64,
-    /// Bytes on disk.
-    pub disk: u64,
-}
+settings_table! {
+    /// `[site.NAME.offload]`
+    pub struct OffloadTable = "site.NAME.offload" =>
 
-impl Default for SpoolSettings {
-    fn default() -> Self {
-        Self {
-            memory: 128 << 20,
-            disk: 2 << 30,
-        }
-    }
+    /// Most bytes that the responses of a site hold while they wait for their clients.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct SpoolSettings {}
+
+    /// Media types of bodies that are taken off PHP, such as `video/*`.
+    types: Texts else "none";
+    /// The same by extension of the path, or of the name in Content-Disposition.
+    extensions: Texts else "none";
+    /// Shorter bodies are left alone.
+    min_size: Size(0) = "64KiB";
+    /// What long bodies of the site may take in memory, most of it in pipes of the kernel, before they go to
+    /// `spool_dir`; `"0B"` for none.
+    memory: Size(0) -> u64 = "128MiB";
+    /// What all bodies of the site may take in `spool_dir`; beyond it PHP waits for its clients.
+    disk as "spool": Size(0) -> u64 = "2GiB";
 }
 
 /// A line of `redirects`.
@@ -112,21 +134,43 @@ pub struct RewriteRule {
     pub to: Target,
 }
 
-/// A `[[site.NAME.route]]`.
-#[derive(Debug, Clone)]
-pub struct RouteSettings {
-    /// The paths of the route.
-    pub path: Glob,
-    /// Another document root, or another pool.
-    pub mount: Option<MountSettings>,
-    /// Answers 404.
-    pub deny: bool,
-    /// Clients that may request these paths; others get 403. `None` allows all.
-    pub allow: Option<Vec<Network>>,
-    /// The required passwords.
-    pub login: Option<Login>,
-    /// Limits the requests of one client address to these paths.
-    pub rate: Option<Arc<RateLimiter>>,
+settings_table! {
+    /// `[[site.NAME.route]]`
+    pub struct RouteTable = "site.NAME.route" =>
+
+    /// One `[[site.NAME.route]]`.
+    #[derive(Debug, Clone)]
+    pub struct RouteSettings {
+        /// The paths of the route.
+        path: Glob = Glob::new("/*").expect("a pattern");
+        /// Another document root, or another pool.
+        mount: Option<MountSettings> = None;
+        /// Clients that may request these paths; others get 403. `None` allows all.
+        allow: Option<Vec<Network>> = None;
+        /// The required passwords.
+        login: Option<Login> = None;
+        /// Limits the requests of one client address to these paths.
+        rate: Option<Arc<RateLimiter>> = None;
+    }
+
+    /// The paths it is for, as a pattern.
+    path: Text else "required";
+    /// The pool that runs PHP for them.
+    pool: Text else "that of the site";
+    /// Another project for `/prefix/*`; its paths begin behind the prefix.
+    root: Path else "that of the site";
+    /// What that project is.
+    app: Text else "found, as for a site";
+    /// Its front controller, or its page for what is no file.
+    front: Text else "as `app` says";
+    /// Nobody gets these paths; 404.
+    deny: Flag -> bool = false;
+    /// Addresses and networks that get them; 403 for the others.
+    allow: Texts else "everybody";
+    /// File of names and passwords as `htpasswd` writes it; `"off"` where a wider route has one.
+    basic_auth: Path else "none";
+    /// Requests of one client address to these paths: `"5/m"`; 429 beyond.
+    rate: Rate else "none";
 }
 
 impl RouteSettings {
@@ -135,11 +179,7 @@ impl RouteSettings {
     pub fn new(path: Glob) -> Self {
         Self {
             path,
-            mount: None,
-            deny: false,
-            allow: None,
-            login: None,
-            rate: None,
+            ..Self::default()
         }
     }
 }

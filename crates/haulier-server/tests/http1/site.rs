@@ -263,6 +263,7 @@ fn write(root: &Path, name: &str, content: &[u8]) {
 fn settings(root: &Path) -> ServerSettings {
     ServerSettings {
         listen: vec![SocketAddr::from(([127, 0, 0, 1], 0)).into()],
+        defer_accept: false,
         spool_dir: root.to_owned(),
         sites: vec![site("site", &["*"], root)],
         ..ServerSettings::default()

@@ -1,4 +1,4 @@
-//! Settings of TLS: the certificates that sites need, and where each comes from.
+//! Settings of TLS: the certificates that sites need, and their sources.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use haulier_server::Address;
 use haulier_server::tls::LeastVersion;
 
-/// Let's Encrypt.
+/// The default authority: Let's Encrypt.
 pub(crate) const DIRECTORY: &str = "https://acme-v02.api.letsencrypt.org/directory";
 
 /// TLS of a whole server.
@@ -16,7 +16,7 @@ pub(crate) struct Tls {
     /// Addresses with TLS.
     pub(crate) listen: Vec<Address>,
     pub(crate) least: LeastVersion,
-    /// Keys and certificates that haulier itself keeps.
+    /// Directory of the keys and certificates that haulier keeps.
     pub(crate) state: PathBuf,
     pub(crate) authority: Authority,
     /// The certificates, in the order of the sites.
@@ -47,17 +47,17 @@ impl Tls {
     }
 }
 
-/// Who signs for public names (RFC 8555).
+/// The authority for public names (RFC 8555).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Authority {
     pub(crate) directory: String,
-    /// Whom it writes to before a certificate ends.
+    /// The address that it writes to before a certificate ends.
     pub(crate) email: Option<String>,
-    /// How it asks; `None`: by whichever way is open.
+    /// The challenge; `None`: any that is possible.
     pub(crate) challenge: Option<Challenge>,
 }
 
-/// How an authority asks whether a name is ours.
+/// A challenge, by which an authority checks that a name is ours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Challenge {
     /// Over port 80 (RFC 8555 §8.3).
@@ -76,13 +76,13 @@ pub(crate) struct CertificatePlan {
 }
 
 impl CertificatePlan {
-    /// The first of its names, and the only one where an authority is asked for it.
+    /// The first of its names. A certificate of an authority has no other.
     pub(crate) fn name(&self) -> &str {
         &self.hosts[0]
     }
 }
 
-/// Where a certificate comes from.
+/// Source of a certificate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CertificateSource {
     Files {
@@ -105,7 +105,7 @@ impl fmt::Display for CertificateSource {
     }
 }
 
-/// `mode`
+/// `mode`: the source of certificates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum CertificateMode {
     Auto,
@@ -114,8 +114,8 @@ pub(crate) enum CertificateMode {
     Off,
 }
 
-/// What systemd gave us as a place for state, else the usual places of services and of people. It stays the same when
-/// root is left behind.
+/// Directory of state: systemd's, else `/var/lib/haulier` for root and `~/.local/state/haulier` for others. It stays the
+/// same after root was left.
 pub(crate) fn state_directory() -> PathBuf {
     static FIRST: OnceLock<PathBuf> = OnceLock::new();
     FIRST.get_or_init(usual_state_directory).clone()

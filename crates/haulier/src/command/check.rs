@@ -107,14 +107,17 @@ fn facts(settings: &Settings, machine: &Machine) -> String {
     for site in &settings.sites {
         text.push_str(&format!(
             "site {}: {}\n",
-            site.name,
+            site.settings.name,
             describe_site(site, &settings.pools)
         ));
         if let Some(remark) = &site.htaccess {
-            text.push_str(&format!("site {}: {remark}\n", site.name));
+            text.push_str(&format!("site {}: {remark}\n", site.settings.name));
         }
         if let Some(sent) = describe_sent(site, settings) {
-            text.push_str(&format!("scripts of {} may have files sent {sent}\n", site.name));
+            text.push_str(&format!(
+                "scripts of {} may have files sent {sent}\n",
+                site.settings.name
+            ));
         }
     }
     for pool in &settings.pools {
@@ -157,8 +160,8 @@ fn describe_site(site: &Site, pools: &[Pool]) -> String {
         .unwrap_or_else(|| format!("{} in {}{front}", site.app.preset.title, site.app.root.display()));
     format!(
         "{what} for {}{pool}, request bodies up to {}",
-        site.hosts.join(", "),
-        show_size(site.body_limit)
+        site.settings.hosts.join(", "),
+        show_size(site.settings.limits.body)
     )
 }
 
@@ -166,11 +169,12 @@ fn describe_site(site: &Site, pools: &[Pool]) -> String {
 fn describe_sent(site: &Site, settings: &Settings) -> Option<String> {
     let pool = &settings.pools[site.pool?];
     let roots = site
+        .php
         .sendfile
         .roots
         .iter()
         .map(|root| format!("from {}", root.display()));
-    let map = site.sendfile.map.iter();
+    let map = site.php.sendfile.map.iter();
     let mapped = map.map(|(prefix, directory)| format!("as {prefix} from {}", directory.display()));
     let places: Vec<String> = roots.chain(mapped).collect();
     if places.is_empty() {
@@ -224,18 +228,18 @@ fn as_json(path: &Path, report: &Report, understood: Option<(&Settings, &Machine
     let sites = |settings: &Settings| -> Vec<serde_json::Value> {
         let one = |site: &Site| {
             serde_json::json!({
-                "name": site.name,
-                "hosts": site.hosts,
+                "name": site.settings.name,
+                "hosts": site.settings.hosts,
                 "app": site.app.preset.name,
                 "root": (!site.is_rootless).then_some(&site.app.root),
                 "images": site.images.as_ref().and_then(|images| images.store.as_ref()).map(|store| store.location.to_string()),
                 "front": site.front,
                 "pool": site.pool.map(|pool| settings.pools[pool].settings.name.as_str()),
-                "body": site.body_limit,
+                "body": site.settings.limits.body,
                 "htaccess": site.htaccess,
                 "sendfile": {
-                    "roots": site.sendfile.roots,
-                    "map": site.sendfile.map.iter().cloned().collect::<BTreeMap<_, _>>(),
+                    "roots": site.php.sendfile.roots,
+                    "map": site.php.sendfile.map.iter().cloned().collect::<BTreeMap<_, _>>(),
                 },
             })
         };
@@ -412,7 +416,7 @@ fn check_readable(site: &Site, settings: &Settings, report: &mut Report) {
 /// The serving account opens the files that scripts name.
 fn check_send_roots(settings: &Settings, report: &mut Report) {
     let Some(user) = &settings.user else { return };
-    for sendfile in settings.sites.iter().map(|site| &site.sendfile) {
+    for sendfile in settings.sites.iter().map(|site| &site.php.sendfile) {
         let mapped = sendfile.map.iter().map(|(_, directory)| directory);
         let roots: BTreeSet<&PathBuf> = sendfile.roots.iter().chain(mapped).collect();
         for shut in roots.into_iter().filter_map(|root| shut_to(user, &root.join("a file"))) {

@@ -115,7 +115,7 @@ fn ask_store(site: &Site, place: &StorePlace, report: &mut Report) {
     if let Err(error) = asked {
         let title = format!(
             "site `{}`: the store {} does not answer: {error}",
-            site.name, place.location
+            site.settings.name, place.location
         );
         let help = "see `store` and its `[store.NAME]`: address, region, key and secret";
         report.push(Diagnostic::error("live::store", title).help(help));

@@ -5,6 +5,7 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
+use haulier_php::WorkersTable;
 use haulier_server::{Compat, WithoutTls};
 use haulier_settings::{Diagnostic, Placed, Report};
 
@@ -15,7 +16,7 @@ use crate::cli::{Console, ServeArgs};
 use crate::config;
 use crate::config::file::File;
 use crate::config::settings::{Mode, Settings};
-use crate::config::tables::{PoolTable, SiteTable, WorkersTable};
+use crate::config::tables::{PoolTable, SiteTable};
 use crate::lifecycle::{self, ConfigurationSource, StartOptions};
 use crate::machine::Machine;
 use crate::outcome::CommandOutcome;
@@ -186,15 +187,15 @@ fn apply_arguments(file: &mut File, arguments: &ServeArgs, directory: &Path) -> 
     if file.pools.is_empty() {
         file.pools.push(PoolTable::named("php"));
     }
-    for pool in file.pools.iter_mut().filter(|pool| pool.servers.is_none()) {
+    for pool in file.pools.iter_mut().filter(|pool| pool.external.servers.is_none()) {
         if let Some(workers) = arguments.workers {
-            pool.workers = Some(WorkersTable {
+            pool.supervised.workers = Some(WorkersTable {
                 max: Some(Placed::unplaced(workers)),
                 ..WorkersTable::default()
             });
         }
         if let Some(php) = &arguments.php {
-            pool.php.set(php.to_string_lossy().into_owned());
+            pool.supervised.php.set(php.to_string_lossy().into_owned());
         }
     }
     Ok(())
@@ -240,18 +241,18 @@ fn choose_address(arguments: &ServeArgs) -> SocketAddr {
 /// Serves TLS with a certificate for this machine and all names of the sites, whatever name a client asks for. Clients
 /// without TLS are redirected to `https://`.
 fn encrypt(settings: &mut Settings) {
-    let named = settings.sites.iter().flat_map(|site| &site.hosts).cloned();
+    let named = settings.sites.iter().flat_map(|site| &site.settings.hosts).cloned();
     let own = ["*", "localhost", "127.0.0.1", "[::1]"].map(str::to_owned);
     let outside = announce::own_address().map(|address| address.to_string());
     let mut hosts: Vec<String> = own.into_iter().chain(outside).chain(named).collect();
     let mut known = HashSet::new();
     hosts.retain(|host| known.insert(host.clone()));
     for site in &mut settings.sites {
-        site.without_tls = Some(WithoutTls::Redirect);
+        site.settings.filters.without_tls = Some(WithoutTls::Redirect);
     }
     settings.tls = Some(Tls::local(
         std::mem::take(&mut settings.server.listen),
-        settings.sites[0].name.clone(),
+        settings.sites[0].settings.name.clone(),
         hosts,
     ));
 }
@@ -261,9 +262,9 @@ fn answer_every_host(settings: &mut Settings) {
     let taken = settings
         .sites
         .iter()
-        .any(|site| site.hosts.iter().any(|host| host == "*"));
+        .any(|site| site.settings.hosts.iter().any(|host| host == "*"));
     if let Some(first) = settings.sites.first_mut().filter(|_| !taken) {
-        first.hosts.push("*".to_owned());
+        first.settings.hosts.push("*".to_owned());
     }
 }
 
@@ -298,7 +299,7 @@ fn smallest_configuration(directory: &Path, arguments: &ServeArgs, settings: &Se
     }
     text.push_str(&format!(
         "[site.{}]\nroot = {}\n",
-        site.name,
+        site.settings.name,
         quoted(&root.to_string_lossy())
     ));
     text.push_str(&format!("app = \"{}\"\n", site.app.preset.name));

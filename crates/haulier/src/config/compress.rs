@@ -1,35 +1,68 @@
-//! What `[compress]` and `[site.NAME.compress]` mean: a site's word counts before the general one.
+//! Resolves `[compress]` and `[site.NAME.compress]`: the setting of a site replaces the general one.
 
 use std::ops::RangeInclusive;
 
 use haulier_proto::accept::Coding;
-use haulier_server::CompressSettings;
+use haulier_server::{CompressSettings, CompressTable, SiteCompressTable};
 use haulier_settings::{Diagnostic, Placed, Report};
 
-use super::tables::SiteCompressTable;
 use super::value::value_or;
 
-/// What a table says, where it says nothing as `general` does.
-pub(super) fn resolve(table: &SiteCompressTable, general: &CompressSettings, report: &mut Report) -> CompressSettings {
-    let [zstd, br, gzip] = general.explicit;
+/// The general settings.
+pub(super) fn resolve(table: &CompressTable, report: &mut Report) -> CompressSettings {
+    let usual = CompressSettings::from(table);
+    CompressSettings {
+        algorithms: codings(table.algorithms.as_deref(), &usual, report),
+        types: media_types(table.types.as_deref(), &usual, report),
+        explicit: levels([&table.zstd, &table.br, &table.gzip], &usual, report),
+        ..usual
+    }
+}
+
+/// The settings of a site: its own, else the general ones.
+pub(super) fn resolve_site(
+    table: &SiteCompressTable,
+    general: &CompressSettings,
+    report: &mut Report,
+) -> CompressSettings {
     CompressSettings {
         level: value_or(table.level.as_ref(), general.level),
-        algorithms: match &table.algorithms {
-            Some(names) => names.iter().filter_map(|name| coding(name, report)).collect(),
-            None => general.algorithms.clone(),
-        },
+        algorithms: codings(table.algorithms.as_deref(), general, report),
         min_size: value_or(table.min_size.as_ref(), general.min_size),
-        types: match &table.types {
-            Some(types) => Some(types.iter().filter_map(|one| media_type(one, report)).collect()),
-            None => general.types.clone(),
-        },
-        explicit: [
-            level("zstd", table.zstd.as_ref(), 1..=19, report).or(zstd),
-            level("br", table.br.as_ref(), 0..=11, report).or(br),
-            level("gzip", table.gzip.as_ref(), 1..=12, report).or(gzip),
-        ],
+        types: media_types(table.types.as_deref(), general, report),
+        explicit: levels([&table.zstd, &table.br, &table.gzip], general, report),
         no_secrets: value_or(table.no_secrets.as_ref(), general.no_secrets),
     }
+}
+
+fn codings(written: Option<&[Placed<String>]>, usual: &CompressSettings, report: &mut Report) -> Vec<Coding> {
+    match written {
+        Some(names) => names.iter().filter_map(|name| coding(name, report)).collect(),
+        None => usual.algorithms.clone(),
+    }
+}
+
+fn media_types(
+    written: Option<&[Placed<String>]>,
+    usual: &CompressSettings,
+    report: &mut Report,
+) -> Option<Vec<String>> {
+    match written {
+        Some(types) => Some(types.iter().filter_map(|one| media_type(one, report)).collect()),
+        None => usual.types.clone(),
+    }
+}
+
+fn levels(
+    [zstd, br, gzip]: [&Option<Placed<u64>>; 3],
+    usual: &CompressSettings,
+    report: &mut Report,
+) -> [Option<u8>; 3] {
+    [
+        level("zstd", zstd.as_ref(), 1..=19, report).or(usual.explicit[0]),
+        level("br", br.as_ref(), 0..=11, report).or(usual.explicit[1]),
+        level("gzip", gzip.as_ref(), 1..=12, report).or(usual.explicit[2]),
+    ]
 }
 
 fn coding(name: &Placed<String>, report: &mut Report) -> Option<Coding> {

@@ -1,4 +1,4 @@
-//! What `[site.NAME.dictionary]` means: which files and pages are compressed by what their clients have already.
+//! Resolves `[site.NAME.dictionary]`: the files and pages that are compressed with what their clients have already.
 
 use haulier_server::DictionarySettings;
 use haulier_server::pattern::glob::Glob;
@@ -7,14 +7,14 @@ use haulier_settings::{Diagnostic, Placed, Report};
 use super::rules;
 use super::tables::DictionaryTable;
 
-/// What changes with every deployment, and only a little.
+/// Files that change a little with every deployment.
 const FILES: [&str; 2] = ["*.js", "*.css"];
 
 pub(super) fn resolve(table: &DictionaryTable, report: &mut Report) -> DictionarySettings {
     let keeps = table.of_files.get();
     let files = match (&table.files, keeps) {
         (Some(files), true) => files.iter().filter_map(|file| rules::glob(file, report)).collect(),
-        // With a `static` that cannot be read its meaning is unknown.
+        // A `static` that cannot be read has its error already.
         (Some(_), false) if table.of_files.is_none() && table.heading.has("static") => Vec::new(),
         (Some(files), false) => {
             report.push(of_no_use(files));

@@ -1,13 +1,13 @@
-//! What `[site.NAME.sendfile]` and `[site.NAME.offload]` mean: downloads that leave PHP at once.
+//! Resolves `[site.NAME.sendfile]` and `[site.NAME.offload]`: downloads that leave PHP at once.
 
 use std::path::{Path, PathBuf};
 
-use haulier_server::{OffloadSettings, SendfileSettings};
+use haulier_server::{OffloadSettings, OffloadTable, SendfileSettings};
 use haulier_settings::{Diagnostic, Pairs, Placed, Report};
 
-use super::tables::{OffloadTable, SiteTable};
+use super::tables::SiteTable;
 
-/// Where files that scripts name may lie: the project, if nothing is said.
+/// The directories of files that scripts may name: by default the project.
 pub(super) fn sendfile(table: &SiteTable, project: Option<&Path>, report: &mut Report) -> SendfileSettings {
     let roots = match &table.sendfile.roots {
         Some(written) => written.iter().map(|root| directory(table, root, report)).collect(),
@@ -20,7 +20,7 @@ pub(super) fn sendfile(table: &SiteTable, project: Option<&Path>, report: &mut R
     }
 }
 
-/// An application may make a directory later, so a missing one is worth no more than a word.
+/// A missing directory is only a warning: an application may make it later.
 fn directory(table: &SiteTable, written: &Placed<String>, report: &mut Report) -> PathBuf {
     let path = table.heading.directory.join(&written.value);
     if path.exists() && !path.is_dir() {
@@ -52,7 +52,7 @@ fn map(table: &SiteTable, pairs: &Pairs, report: &mut Report) -> Vec<(String, Pa
     map
 }
 
-/// Which bodies are taken off PHP; without types and extensions, none.
+/// The bodies that are taken off PHP: none without types and extensions.
 pub(super) fn offload(table: &OffloadTable, report: &mut Report) -> Option<OffloadSettings> {
     let types = table
         .types
@@ -101,7 +101,7 @@ fn media_type(written: &Placed<String>, report: &mut Report) -> Option<String> {
     Some(kind)
 }
 
-/// `zip`, `.zip` and `*.zip` are the same.
+/// The extension of `zip`, `.zip` and `*.zip`.
 fn extension(written: &Placed<String>, report: &mut Report) -> Option<String> {
     let value = written
         .value

@@ -1,34 +1,34 @@
-//! The configuration in force: every setting with its value and where the value came from.
+//! The configuration in force: every setting with its value and the origin of the value.
 //!
-//! Values are shown as they are written, so that a secret in `${VAR}` or `${file:…}` stays out of sight and what is
-//! printed is a configuration again. Paths are made absolute, because it may be read somewhere else.
+//! Values are shown as written, so a secret in `${VAR}` or `${file:…}` stays hidden, and the output is a configuration
+//! again. Paths become absolute, because it may be read in another directory.
 
 use std::fmt::Write as _;
 
-use haulier_settings::{Below, Report, Source, Table, Word, reader};
+use haulier_settings::{Below, Report, SettingsTable, SourceFile, Word, reader};
 use serde_json::{Map, Value, json};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::pool::{EXTERNAL, SUPERVISED};
+use super::pool::{is_of_external, is_of_supervised};
 use super::settings::Settings;
 use super::tables::TOP;
 
-/// Comments begin here where the value leaves room.
+/// The column where comments begin, if the value leaves room.
 const COMMENT_COLUMN: usize = 44;
 
-/// Where a value came from.
+/// Origin of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Origin {
+enum ValueOrigin {
     /// `haulier.toml:3`
     File(String),
     /// The default in the reference.
     Default,
-    /// Worked out here: from the machine, the project, or the other settings.
+    /// Derived from the machine, the project, or the other settings.
     Found,
 }
 
-impl Origin {
+impl ValueOrigin {
     fn as_str(&self) -> &str {
         match self {
             Self::File(place) => place,
@@ -40,48 +40,47 @@ impl Origin {
 
 /// One line.
 #[derive(Debug)]
-enum Line {
+enum ShownLine {
     Setting {
         name: String,
         /// As TOML.
         text: String,
         value: Value,
-        origin: Origin,
+        origin: ValueOrigin,
     },
-    /// A setting that has no value of its own, and what that means.
+    /// A setting without a value, and the meaning of that.
     Unset { name: &'static str, meaning: &'static str },
 }
 
-impl Line {
-    /// Whether it says nothing but the reference.
+impl ShownLine {
+    /// True for a default of the reference.
     fn is_default(&self) -> bool {
-        !matches!(self, Self::Setting { origin, .. } if *origin != Origin::Default)
+        !matches!(self, Self::Setting { origin, .. } if *origin != ValueOrigin::Default)
     }
 }
 
 /// A table with its lines.
 #[derive(Debug)]
-struct Section {
-    /// As it would be written: `["site", "shop"]`.
+struct ShownSection {
+    /// The parts of its header: `["site", "shop"]`.
     path: Vec<String>,
     /// One of several: `[[site.shop.route]]`.
     is_element: bool,
-    /// A table below another one that nobody wrote: it is shown, but as a remark. To write it is to ask for what it is
-    /// about.
+    /// The table is not written, and is shown as a comment: to write it would turn its feature on.
     is_remark: bool,
-    lines: Vec<Line>,
+    lines: Vec<ShownLine>,
 }
 
 /// All tables, in the order of the reference.
 #[derive(Debug)]
 pub(crate) struct Effective {
-    sections: Vec<Section>,
+    sections: Vec<ShownSection>,
 }
 
 impl Effective {
-    /// Puts together what the sources of `report`, which hold no mistakes, and the defaults say.
+    /// Joins the sources of `report`, which hold no mistakes, with the defaults.
     pub(crate) fn of(report: &Report, settings: &Settings) -> Self {
-        let parsed: Vec<(&Source, Spanned<DeTable<'_>>)> = report
+        let parsed: Vec<(&SourceFile, Spanned<DeTable<'_>>)> = report
             .sources
             .iter()
             .filter_map(|source| Some((source, reader::parse(&source.text, 0).ok()?)))
@@ -116,12 +115,12 @@ impl Effective {
             let _ = writeln!(out, "{remark}{open}{}{close}", path.join("."));
             for line in &section.lines {
                 let _ = match line {
-                    Line::Setting { name, text, origin, .. } => {
+                    ShownLine::Setting { name, text, origin, .. } => {
                         let setting = format!("{remark}{} = {text}", key(name));
                         // A comment at the end of the last line of a value that has several.
                         writeln!(out, "{setting:COMMENT_COLUMN$}  # {}", origin.as_str())
                     }
-                    Line::Unset { name, meaning } => writeln!(out, "# {name}: {meaning}"),
+                    ShownLine::Unset { name, meaning } => writeln!(out, "# {name}: {meaning}"),
                 };
             }
             out.push('\n');
@@ -130,13 +129,13 @@ impl Effective {
         out
     }
 
-    /// Tables as objects, each setting as its value and where that came from.
+    /// Tables as objects, each setting with its value and its origin.
     pub(crate) fn to_json(&self) -> Value {
         let mut root = Map::new();
         for section in &self.sections {
             let mut settings = Map::new();
             for line in &section.lines {
-                if let Line::Setting {
+                if let ShownLine::Setting {
                     name, value, origin, ..
                 } = line
                 {
@@ -149,7 +148,7 @@ impl Effective {
     }
 }
 
-/// Lays `settings` at `path`, at the end of a list if it is one of several.
+/// Puts `settings` at `path`, or at the end of a list there.
 fn put(root: &mut Map<String, Value>, path: &[String], settings: Map<String, Value>, is_element: bool) {
     match path {
         [] => {}
@@ -178,7 +177,7 @@ fn put(root: &mut Map<String, Value>, path: &[String], settings: Map<String, Val
 /// Gathers sections.
 struct Collector<'s> {
     settings: &'s Settings,
-    sections: Vec<Section>,
+    sections: Vec<ShownSection>,
 }
 
 impl Collector<'_> {
@@ -186,8 +185,8 @@ impl Collector<'_> {
     fn add_named<'t>(
         &mut self,
         kind: &str,
-        declared: &'static Table,
-        written: impl Iterator<Item = (&'t Source, &'t DeTable<'t>)>,
+        declared: &'static SettingsTable,
+        written: impl Iterator<Item = (&'t SourceFile, &'t DeTable<'t>)>,
     ) {
         let mut names = Vec::new();
         for (source, tables) in written {
@@ -203,9 +202,14 @@ impl Collector<'_> {
         }
     }
 
-    /// Adds a declared table with the tables below it: what is written, and the defaults of the rest, in the order of
-    /// the reference.
-    fn add(&mut self, source: Option<&Source>, path: &[String], declared: &'static Table, table: Option<&DeTable<'_>>) {
+    /// Adds a declared table with the tables below it, in the order of the reference.
+    fn add(
+        &mut self,
+        source: Option<&SourceFile>,
+        path: &[String],
+        declared: &'static SettingsTable,
+        table: Option<&DeTable<'_>>,
+    ) {
         let mut lines = Vec::new();
         let mut below = Vec::new();
         for word in declared.words {
@@ -219,10 +223,10 @@ impl Collector<'_> {
             }
         }
         let is_optional = path.len() > 2 || path == ["tls"];
-        self.sections.push(Section {
+        self.sections.push(ShownSection {
             path: path.to_vec(),
             is_element: false,
-            is_remark: source.is_none() && is_optional && lines.iter().all(Line::is_default),
+            is_remark: source.is_none() && is_optional && lines.iter().all(ShownLine::is_default),
             lines,
         });
         for (word, value) in below {
@@ -231,10 +235,10 @@ impl Collector<'_> {
         }
     }
 
-    /// Adds what stands below a setting: a declared table, a list of them, or names of the user's own.
+    /// Adds the tables below a setting: a declared table, a list of them, or names of the user's own.
     fn add_below(
         &mut self,
-        source: Option<&Source>,
+        source: Option<&SourceFile>,
         path: &[String],
         word: &Word,
         value: Option<&Spanned<DeValue<'_>>>,
@@ -258,9 +262,9 @@ impl Collector<'_> {
     }
 
     /// Adds a table whose names are the user's own: headers, php.ini settings.
-    fn add_free(&mut self, source: Option<&Source>, path: &[String], table: Option<&DeTable<'_>>) {
+    fn add_free(&mut self, source: Option<&SourceFile>, path: &[String], table: Option<&DeTable<'_>>) {
         let entries = table.into_iter().flat_map(sorted);
-        self.sections.push(Section {
+        self.sections.push(ShownSection {
             path: path.to_vec(),
             is_element: false,
             is_remark: false,
@@ -271,24 +275,24 @@ impl Collector<'_> {
         });
     }
 
-    /// What holds for a setting that nobody wrote.
-    fn unwritten(&self, path: &[String], word: &'static Word) -> Line {
+    /// The line of a setting that is not written.
+    fn unwritten(&self, path: &[String], word: &'static Word) -> ShownLine {
         if let Some(value) = self.found(path, word.name) {
-            return Line::Setting {
+            return ShownLine::Setting {
                 name: word.name.to_owned(),
                 text: value.to_string(),
                 value,
-                origin: Origin::Found,
+                origin: ValueOrigin::Found,
             };
         }
         match word.literal_default() {
-            Some(value) => Line::Setting {
+            Some(value) => ShownLine::Setting {
                 name: word.name.to_owned(),
                 text: word.default.to_owned(),
                 value,
-                origin: Origin::Default,
+                origin: ValueOrigin::Default,
             },
-            None => Line::Unset {
+            None => ShownLine::Unset {
                 name: word.name,
                 meaning: word.default,
             },
@@ -316,12 +320,12 @@ impl Collector<'_> {
                 }
             }
             (["site", name, rest @ ..], _) => {
-                let site = settings.sites.iter().find(|site| site.name == *name)?;
+                let site = settings.sites.iter().find(|site| site.settings.name == *name)?;
                 match (rest, word) {
                     ([], "app") => Some(json!(site.app.preset.name)),
                     ([], "front") => Some(json!(site.front.as_ref()?)),
                     ([], "pool") => Some(json!(settings.pools[site.pool?].settings.name)),
-                    (["limits"], "body") => Some(json!(format!("{}B", site.body_limit))),
+                    (["limits"], "body") => Some(json!(format!("{}B", site.settings.limits.body))),
                     _ => None,
                 }
             }
@@ -338,21 +342,25 @@ impl Collector<'_> {
     }
 }
 
-/// Whether a default would contradict what is written: a pool is ours or that of others, and `max_requests` is short for
-/// a part of `recycle`.
-fn is_excluded(words: &Table, word: &Word, table: Option<&DeTable<'_>>) -> bool {
+/// True if a default would contradict a written setting: a pool is supervised or external, and `max_requests` is short
+/// for a part of `recycle`.
+fn is_excluded(words: &SettingsTable, word: &Word, table: Option<&DeTable<'_>>) -> bool {
     if words.name != "pool.NAME" {
         return false;
     }
     let has = |name: &str| table.is_some_and(|table| table.contains_key(name));
-    let excluded: &[&str] = if has("servers") { &SUPERVISED } else { &EXTERNAL };
-    excluded.contains(&word.name) || word.name == "max_requests" && has("recycle")
+    let is_of_the_other = if has("servers") {
+        is_of_supervised
+    } else {
+        is_of_external
+    };
+    is_of_the_other(word.name) || word.name == "max_requests" && has("recycle")
 }
 
-type Entry<'t> = (&'t str, &'t Spanned<DeValue<'t>>);
+type NamedValue<'t> = (&'t str, &'t Spanned<DeValue<'t>>);
 
 /// The entries of a table in the order of the file.
-fn sorted<'t>(table: &'t DeTable<'t>) -> impl Iterator<Item = Entry<'t>> {
+fn sorted<'t>(table: &'t DeTable<'t>) -> impl Iterator<Item = NamedValue<'t>> {
     let mut entries: Vec<_> = table.iter().collect();
     entries.sort_by_key(|(name, _)| name.span().start);
     entries
@@ -360,8 +368,8 @@ fn sorted<'t>(table: &'t DeTable<'t>) -> impl Iterator<Item = Entry<'t>> {
         .map(|(name, value)| (name.get_ref().as_ref(), value))
 }
 
-/// Whether a value is written with a header of its own. Its span is then that of the header.
-fn is_section(source: &Source, value: &Spanned<DeValue<'_>>) -> bool {
+/// True if a value has a header of its own. Its span is then that of the header.
+fn is_section(source: &SourceFile, value: &Spanned<DeValue<'_>>) -> bool {
     let is_inline = |value: &Spanned<DeValue<'_>>| source.text[value.span()].starts_with('{');
     match value.get_ref() {
         DeValue::Table(_) => !is_inline(value),
@@ -374,7 +382,7 @@ fn is_section(source: &Source, value: &Spanned<DeValue<'_>>) -> bool {
 }
 
 /// A value as it is written.
-fn setting(source: &Source, is_path: bool, name: &str, value: &Spanned<DeValue<'_>>) -> Line {
+fn setting(source: &SourceFile, is_path: bool, name: &str, value: &Spanned<DeValue<'_>>) -> ShownLine {
     let span = value.span();
     let line = source.text[..span.start].matches('\n').count() + 1;
     let plain = json_of(value.get_ref());
@@ -387,16 +395,16 @@ fn setting(source: &Source, is_path: bool, name: &str, value: &Spanned<DeValue<'
         Some(paths) => (paths.to_string(), paths),
         None => (source.text[span].to_owned(), plain),
     };
-    Line::Setting {
+    ShownLine::Setting {
         name: name.to_owned(),
         text,
         value,
-        origin: Origin::File(format!("{}:{line}", source.path.display())),
+        origin: ValueOrigin::File(format!("{}:{line}", source.path.display())),
     }
 }
 
-/// A path, or a list of them, from the root on; `None` where all stay as they are written.
-fn absolute_paths(source: &Source, name: &str, written: &Value) -> Option<Value> {
+/// A path, or a list of paths, made absolute; `None` if all stay as written.
+fn absolute_paths(source: &SourceFile, name: &str, written: &Value) -> Option<Value> {
     match written {
         Value::String(path) => absolute(source, name, path).map(Value::from),
         Value::Array(paths) => {
@@ -409,8 +417,8 @@ fn absolute_paths(source: &Source, name: &str, written: &Value) -> Option<Value>
     }
 }
 
-/// The path from the root on; `None` for what begins with a variable, and for words that are no path.
-fn absolute(source: &Source, name: &str, path: &str) -> Option<String> {
+/// The absolute path; `None` for a text that begins with a variable, and for words that are no path.
+fn absolute(source: &SourceFile, name: &str, path: &str) -> Option<String> {
     let is_word = name == "php" && !path.contains('/') || name == "basic_auth" && path == "off";
     if path.starts_with('$') || is_word || path.contains("://") {
         return None;
@@ -441,7 +449,7 @@ fn json_of(value: &DeValue<'_>) -> Value {
     }
 }
 
-/// A name as TOML takes it: bare where it may be.
+/// A name as TOML: without quotes if possible.
 fn key(name: &str) -> String {
     let is_bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
     if !name.is_empty() && name.bytes().all(is_bare) {

@@ -1,6 +1,6 @@
-//! The environment of `haulier serve` that its PHP gets: the caller's, without what is not meant for it.
+//! The environment of PHP under `haulier serve`: the caller's, without variables that are not for PHP.
 
-/// Ours and the service manager's, and what changes how php-cgi itself runs.
+/// Variables of haulier and of the service manager, and those that change php-cgi itself.
 const OURS: [&str; 9] = [
     "LISTEN_FDS",
     "LISTEN_PID",
@@ -13,8 +13,8 @@ const OURS: [&str; 9] = [
     "MOD_X_SENDFILE_ENABLED",
 ];
 
-/// PHP puts its environment into `$_SERVER` as well: what has one of these names there belongs to the request (RFC 3875
-/// §4.1), and an application would believe it of every one that does not say otherwise.
+/// Variables of a request (RFC 3875 §4.1). PHP puts its environment into `$_SERVER`, too, so an application would take
+/// them for those of every request that does not set them.
 const OF_A_REQUEST: [&str; 25] = [
     "AUTH_TYPE",
     "CONTENT_LENGTH",
@@ -43,7 +43,7 @@ const OF_A_REQUEST: [&str; 25] = [
     "SERVER_SOFTWARE",
 ];
 
-/// Whole families of both kinds.
+/// Prefixes of both kinds.
 const FAMILIES: [&str; 8] = [
     "HAULIER_",
     "FCGI_",
@@ -55,12 +55,12 @@ const FAMILIES: [&str; 8] = [
     "PHP_AUTH_",
 ];
 
-/// Names of the variables that PHP gets. One whose name or value is no text is left out.
+/// Names of the variables that PHP gets. Names and values that are no text are left out.
 pub(super) fn names_for_php() -> Vec<String> {
     let all = std::env::vars_os();
     let names = all.filter_map(|(name, value)| value.to_str().is_some().then(|| name.into_string().ok())?);
     let mut names: Vec<String> = names.filter(|name| is_for_php(name)).collect();
-    // The same order at every reload: a pool whose settings are the same goes on.
+    // Always in one order: a reload keeps a pool whose settings are the same.
     names.sort_unstable();
     names
 }

@@ -1,15 +1,15 @@
-//! What the user wrote: every table and value, with its place, and nothing decided yet.
+//! The configuration as written: every table and value with its place, nothing resolved.
 
 use std::path::{Path, PathBuf};
 
+use haulier_server::{CompressTable, LimitsTable};
 use haulier_settings::declare::Declared;
 use haulier_settings::reader::{self, Reader, Section, Variables, named_tables};
-use haulier_settings::{Diagnostic, Place, Placed, Report, Source, UnreadableFile};
+use haulier_settings::{Diagnostic, Placed, Report, SourceFile, SourcePlace, UnreadableFile};
 use toml::de::DeTable;
 
-use super::tables::{
-    CONFIGURATION, CompressTable, LimitsTable, LogTable, PoolTable, ServerTable, SiteTable, StoreTable, TOP, TlsTable,
-};
+use super::tables::{CONFIGURATION, PoolTable, ServerTable, SiteTable, StoreTable, TOP, TlsTable};
+use crate::log::LogTable;
 
 /// All tables of a configuration and the files it includes.
 #[derive(Debug, Default)]
@@ -26,10 +26,10 @@ pub(crate) struct File {
     pub(crate) document_root: Option<PathBuf>,
 }
 
-/// Reads a configuration with everything it includes; what is wrong in it goes to `report`.
+/// Reads a configuration with all included files, and adds mistakes to `report`.
 ///
 /// # Errors
-/// Only when the main file itself cannot be read.
+/// The main file cannot be read.
 pub(crate) fn load(path: &Path, report: &mut Report, variables: Variables<'_>) -> Result<File, UnreadableFile> {
     let text = std::fs::read_to_string(path).map_err(|source| UnreadableFile {
         path: path.to_owned(),
@@ -42,7 +42,7 @@ pub(crate) fn load(path: &Path, report: &mut Report, variables: Variables<'_>) -
 
 fn read_source(path: &Path, text: &str, file: &mut File, report: &mut Report, variables: Variables<'_>, main: bool) {
     let source = report.sources.len();
-    report.sources.push(Source {
+    report.sources.push(SourceFile {
         path: path.to_owned(),
         text: text.to_owned(),
     });
@@ -97,7 +97,7 @@ fn read_include(
     }
 }
 
-/// The file itself, or, with `*` in the last part, all files of that shape in the order of their names.
+/// The file itself, or all files that match a `*` in the last part, by name.
 fn matching_files(pattern: &Path) -> std::io::Result<Vec<PathBuf>> {
     let shape = pattern
         .file_name()
@@ -133,7 +133,7 @@ fn read_tables(reader: &mut Reader<'_>, top: &DeTable<'_>, file: &mut File) -> V
     reader.texts(&top, "include").unwrap_or_default()
 }
 
-/// Reads a table that a configuration has once, over all its files.
+/// Reads a table that may stand once in all files together.
 fn read_once<T: Declared>(reader: &mut Reader<'_>, top: &Section<'_>, name: &str, into: &mut T) {
     if into.header().is_written() && top.key_span(name).is_some() {
         let again = top.key_span(name).map(|span| reader.place(span));
@@ -145,7 +145,7 @@ fn read_once<T: Declared>(reader: &mut Reader<'_>, top: &Section<'_>, name: &str
     }
 }
 
-/// Reads the tables below `[pool]`, `[site]` or `[store]`, each name once over all files.
+/// Reads the tables below `[pool]`, `[site]` or `[store]`. A name may stand once in all files together.
 fn read_named<T: Declared>(reader: &mut Reader<'_>, top: &Section<'_>, kind: &str, into: &mut Vec<T>) {
     for (name, table) in named_tables(reader, top, kind) {
         let path = format!("{kind}.{}", name.value);
@@ -159,7 +159,7 @@ fn read_named<T: Declared>(reader: &mut Reader<'_>, top: &Section<'_>, kind: &st
     }
 }
 
-fn repeated(path: &str, again: Option<&Place>, first: Option<&Place>) -> Diagnostic {
+fn repeated(path: &str, again: Option<&SourcePlace>, first: Option<&SourcePlace>) -> Diagnostic {
     Diagnostic::error("config::repeated", format!("two files have a table `[{path}]`"))
         .at(again, "again here")
         .beside(first, "first here")

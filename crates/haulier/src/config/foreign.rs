@@ -1,4 +1,4 @@
-//! Words of other servers, with what they are called here.
+//! Settings of other servers, with their names here.
 
 const NO_PROXY: &str = "haulier is no reverse proxy for HTTP: PHP is asked by FastCGI (`servers` in `[pool.NAME]`), other \
                         programs need a proxy such as Caddy or nginx in front";
@@ -7,7 +7,7 @@ const NO_WEBSOCKET: &str =
 const NO_PAGE_CACHE: &str = "haulier keeps no answers of PHP: `cache` of the site has browsers and CDNs keep files, PHP says \
                              `Cache-Control` itself";
 
-/// Setting of nginx, Apache, Caddy, lighttpd or php-fpm → how haulier says it.
+/// Setting of nginx, Apache, Caddy, lighttpd or php-fpm → advice for haulier.
 static WORDS: &[(&str, &str)] = &[
     ("proxy_pass", NO_PROXY),
     ("proxypass", NO_PROXY),
@@ -284,12 +284,12 @@ static TABLES: &[(&str, &str)] = &[
     ("logging", "in haulier this is `[log]`"),
 ];
 
-/// What a foreign setting is called here.
+/// Advice for a foreign setting.
 pub(super) fn setting(word: &str) -> Option<&'static str> {
     look_up(WORDS, word)
 }
 
-/// What a foreign table is called here.
+/// Advice for a foreign table.
 pub(super) fn table(word: &str) -> Option<&'static str> {
     look_up(TABLES, word).or_else(|| setting(word))
 }

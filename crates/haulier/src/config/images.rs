@@ -1,71 +1,57 @@
-//! What `[site.NAME.images]` and `[store.NAME]` mean.
+//! Resolves `[site.NAME.images]` and `[store.NAME]`.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use haulier_http::Network;
 use haulier_image::{AVIF_PIXELS_A_SECOND, Defaults, Format, FormatChoice, Limits, Request, Transform, native};
-use haulier_server::Compat;
+use haulier_server::{Compat, ImageSettings, ImagesTable};
 use haulier_settings::value::size;
 use haulier_settings::{Diagnostic, Placed, Report};
 use haulier_store::{Location, ObjectOptions};
 
 use super::file::File;
 use super::rules;
-use super::tables::{ImagesTable, SiteTable, StoreTable};
+use super::tables::{SiteTable, StoreTable};
 use super::value::{to_usize, value_or};
 use crate::machine::Machine;
 
-/// Pixels of an original where the images are the site's own: who put them there knew why.
+/// Most pixels of an original in the document root: the site's own images are trusted more than uploads.
 const OWN_PIXELS: u64 = 50_000_000;
-/// Memory for variants.
+/// Default memory for variants, bytes.
 const MEMORY: u64 = 128 << 20;
-/// Longest side there may be: the longest that JPEG and WebP can say together.
+/// Longest side of a variant: the longest that both JPEG and WebP have.
 const LONGEST_SIDE: u64 = 16_383;
 
 /// The image service of a site.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Images {
-    pub(crate) compat: Compat,
+    /// For the server; `images::Images` adds the fields of the site.
+    pub(crate) settings: ImageSettings,
     pub(crate) store: Option<StorePlace>,
-    /// Paths that begin so are images, with a slash at both ends.
-    pub(crate) files: Option<String>,
-    /// Bytes.
+    /// Memory for variants, bytes.
     pub(crate) memory: u64,
     pub(crate) caches: Vec<CachePlace>,
-    pub(crate) defaults: Defaults,
-    pub(crate) formats: Vec<Format>,
-    pub(crate) behind: Vec<Format>,
-    pub(crate) limits: Limits,
-    pub(crate) upload: Vec<Network>,
-    pub(crate) download: Option<Vec<Network>>,
-    pub(crate) admin: Vec<Network>,
-    pub(crate) token: Option<String>,
-    pub(crate) client_hints: bool,
-    pub(crate) presets: Vec<(String, Transform)>,
-    pub(crate) only_presets: bool,
-    /// Ascending; empty: any.
-    pub(crate) widths: Vec<u32>,
-    /// Of one image, kept within a day; 0: all.
+    /// The formats that are rendered in the background.
+    pub(crate) background: Vec<Format>,
+    /// New variants of one original that are kept within a day; 0: all.
     pub(crate) variants: usize,
-    pub(crate) sign: Vec<Vec<u8>>,
-    pub(crate) fallback: Option<PathBuf>,
     pub(crate) workers: usize,
     pub(crate) queue: usize,
     pub(crate) timeout: Duration,
 }
 
-/// Where originals are kept, and how that is reached.
+/// The store of originals, and the options to reach it.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct StorePlace {
     pub(crate) location: Location,
     pub(crate) options: ObjectOptions,
 }
 
-/// A cache behind memory.
+/// A cache after memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CachePlace {
-    /// A directory, and how many bytes it may take.
+    /// A directory, and its most bytes.
     Disk(PathBuf, u64),
     /// `host:port` of each server.
     Memcached(Vec<String>),
@@ -73,7 +59,7 @@ pub(crate) enum CachePlace {
     Redis(String),
 }
 
-/// Works out what a table means; what is wrong goes to `report`.
+/// Resolves a table, and adds mistakes to `report`.
 pub(super) fn resolve(
     table: &ImagesTable,
     site: &SiteTable,
@@ -103,16 +89,13 @@ pub(super) fn resolve(
     };
     let upload = networks(&table.upload.from, report);
     let presets = table.presets.iter().flatten();
-    Some(Images {
-        compat,
+    let settings = ImageSettings {
+        has_store: store.is_some(),
+        files,
+        is_alone: site.root.is_none(),
         defaults,
         formats: resolve_formats(table.formats.as_deref(), report),
-        behind: resolve_behind(table.behind.as_deref(), report),
         limits: resolve_limits(table, store.is_some(), report),
-        store,
-        files,
-        memory,
-        caches,
         upload: upload.unwrap_or_else(|| vec![loopback("127.0.0.0/8"), loopback("::1")]),
         download: networks(&table.download, report),
         admin: networks(&table.admin, report).unwrap_or_default(),
@@ -120,15 +103,21 @@ pub(super) fn resolve(
         presets: presets
             .filter_map(|(name, query)| preset(name, query, &defaults, report))
             .collect(),
-        client_hints: table.client_hints.get(),
-        only_presets: table.only_presets.get(),
         widths: resolve_widths(table, report),
-        variants: to_usize(table.variants.get()),
         sign: keys(table.sign.as_deref().unwrap_or_default(), report),
         fallback: table
             .fallback
             .as_ref()
             .and_then(|written| resolve_fallback(written, &base, report)),
+        ..ImageSettings::from(table)
+    };
+    Some(Images {
+        settings,
+        store,
+        memory,
+        caches,
+        background: resolve_background(table.behind.as_deref(), report),
+        variants: to_usize(table.variants.get()),
         workers: table
             .workers
             .as_ref()
@@ -185,7 +174,7 @@ fn resolve_store(
     Some(place)
 }
 
-/// Whether the options of a bucket fit together; a directory is looked at when it is opened.
+/// Checks that the options of a bucket fit together. A directory is checked when it is opened.
 fn haulier_store_of(place: &StorePlace) -> Result<(), String> {
     if matches!(place.location, Location::Directory(_)) {
         return Ok(());
@@ -268,8 +257,8 @@ fn resolve_formats(written: Option<&[Placed<String>]>, report: &mut Report) -> V
     }
 }
 
-/// What is made behind an answer; what the answer has then is there at once.
-fn resolve_behind(written: Option<&[Placed<String>]>, report: &mut Report) -> Vec<Format> {
+/// The formats that are rendered in the background, after an answer in another format.
+fn resolve_background(written: Option<&[Placed<String>]>, report: &mut Report) -> Vec<Format> {
     let Some(written) = written else {
         return vec![Format::Avif];
     };
@@ -331,7 +320,7 @@ fn resolve_limits(table: &ImagesTable, has_store: bool, report: &mut Report) -> 
     }
 }
 
-/// The ladder of sizes, ascending. What is longer than a variant may be leads nowhere.
+/// The allowed sizes, ascending. A size above the longest side is a mistake.
 fn resolve_widths(table: &ImagesTable, report: &mut Report) -> Vec<u32> {
     let longest = table.max_side.get();
     let written = table.widths.as_deref().unwrap_or_default();
@@ -377,7 +366,7 @@ fn preset(
     None
 }
 
-/// Shorter keys are guessed.
+/// Shortest key: shorter ones can be guessed.
 const LEAST_KEY: usize = 16;
 
 fn keys(written: &[Placed<String>], report: &mut Report) -> Vec<Vec<u8>> {
@@ -400,7 +389,7 @@ fn resolve_fallback(written: &Placed<String>, base: &Path, report: &mut Report) 
     Some(path)
 }
 
-/// Memory, wherever it stands: it is asked first in any case. The others keep their order.
+/// The memory and the other caches in their order. Memory is asked first, wherever it stands.
 fn resolve_caches(written: Option<&[Placed<String>]>, base: &Path, report: &mut Report) -> (u64, Vec<CachePlace>) {
     let Some(written) = written else {
         return (MEMORY, Vec::new());
@@ -432,7 +421,7 @@ fn resolve_caches(written: Option<&[Placed<String>]>, base: &Path, report: &mut 
     (memory, caches)
 }
 
-/// A cache that this haulier does not speak to: why, and what to do instead.
+/// Reason and advice for a cache that this haulier does not support.
 fn unspoken(text: &str) -> Option<(&'static str, &'static str)> {
     let (scheme, rest) = text.split_once("://")?;
     match scheme {
@@ -489,7 +478,7 @@ fn cache(text: &str, base: &Path) -> Option<Cache> {
     }
 }
 
-/// `host` → `host:11211`, memcached's own port.
+/// `host` → `host:11211`, the port of memcached.
 fn with_port(server: &str) -> Option<String> {
     let is_name = |text: &str| {
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || b".-_[]:".contains(&byte);

@@ -1,4 +1,4 @@
-//! Addresses to listen on, as people write them.
+//! Addresses to listen on, from text.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ pub(crate) fn parse(text: &str) -> Option<SocketAddr> {
     text.parse().ok()
 }
 
-/// The same, or `unix:/absolute/path`.
+/// An address as for [`parse`], or `unix:/absolute/path`.
 pub(crate) fn parse_any(text: &str) -> Option<Address> {
     match text.strip_prefix("unix:") {
         Some(path) => path.starts_with('/').then(|| Address::Unix(PathBuf::from(path))),

@@ -1,6 +1,6 @@
-//! Rules that lead nowhere: redirects that come back to where they began, rewrites to scripts that are not there.
+//! Finds redirects in a loop, and rewrites to missing scripts.
 //!
-//! A rule is tried with an example of its path, and the redirects are followed as a browser would follow them.
+//! It takes an example of the path of each rule, and follows the redirects as a browser would.
 
 use std::path::{Path, PathBuf};
 
@@ -12,29 +12,29 @@ use super::tables::SiteTable;
 
 /// More hops than a browser follows.
 const MOST_HOPS: usize = 32;
-/// What stands for a `*` in an example; nobody's path.
+/// Replaces a `*` in an example.
 const EXAMPLE: &str = "example";
 
-/// Looks for rules of the site that lead nowhere.
+/// Checks the redirects and rewrites of a site.
 pub(super) fn check(table: &SiteTable, site: &Site, has_files: bool, report: &mut Report) {
-    if let Some(written) = &table.redirects {
+    if let Some(written) = &table.rules.redirects {
         check_redirects(written, site, has_files, report);
     }
-    if let Some(written) = table.rewrites.as_ref().filter(|_| has_files) {
+    if let Some(written) = table.rules.rewrites.as_ref().filter(|_| has_files) {
         check_rewrites(written, site, report);
     }
 }
 
-/// The way of a client from one address to the next.
+/// The redirects that a client follows.
 #[derive(Debug, PartialEq, Eq)]
 struct Way {
     paths: Vec<String>,
-    /// A directory on the way got its slash: the loop is one only where that directory is.
+    /// A path on the way is a directory and got its slash. Without that directory there is no loop.
     needs_directory: bool,
 }
 
 fn check_redirects(written: &Pairs, site: &Site, has_files: bool, report: &mut Report) {
-    for rule in &site.redirects {
+    for rule in &site.settings.redirects {
         let Some((from, to)) = written.iter().find(|(from, _)| from.value == rule.from.as_str()) else {
             continue;
         };
@@ -64,7 +64,7 @@ fn loop_found(way: &Way, from: &Placed<String>, to: &Placed<String>) -> Diagnost
         .help("leave the rule out, or have it lead to a path that no rule redirects")
 }
 
-/// The way from an example of the rule's path, if it never ends.
+/// The redirects from an example of the rule's path, if they never end.
 fn looped(rule: &RedirectRule, site: &Site, has_files: bool) -> Option<Way> {
     let root = Some(site.app.root.as_path()).filter(|_| has_files);
     examples(rule, root)
@@ -72,7 +72,7 @@ fn looped(rule: &RedirectRule, site: &Site, has_files: bool) -> Option<Way> {
         .find_map(|path| follow(path, site, root))
 }
 
-/// Paths the rule is for: one made up, and with a real directory where there is one.
+/// Paths that the rule matches: an invented one, and one with a real directory if there is one.
 fn examples(rule: &RedirectRule, root: Option<&Path>) -> Vec<String> {
     let filled = |star: &str| {
         let mut path = first_alternative(rule.from.as_str());
@@ -131,14 +131,14 @@ fn follow(path: String, site: &Site, root: Option<&Path>) -> Option<Way> {
             return Some(way);
         }
     }
-    // It leads to ever new addresses.
+    // Every redirect leads to a new address.
     way.paths.truncate(4);
     Some(way)
 }
 
-/// Where the redirects send a path: `None` if nowhere, `Some(None)` if to a place of which nothing is known here.
+/// The target of a path: `None` without a redirect, `Some(None)` for another server.
 fn redirected(path: &str, site: &Site) -> Option<Option<String>> {
-    site.redirects.iter().find_map(|rule| {
+    site.settings.redirects.iter().find_map(|rule| {
         let stars = rule.from.stars(path.as_bytes())?;
         let target = String::from_utf8_lossy(&rule.to.filled(&stars)).into_owned();
         Some(own_path(&target, site))
@@ -152,8 +152,8 @@ fn own_path(target: &str, site: &Site) -> Option<String> {
         return Some(target.to_owned());
     };
     let (host, path) = behind.split_once('/').unwrap_or((behind, ""));
-    // Another port or scheme is another server, perhaps; the same rules answer on every one of ours.
-    let is_ours = site.hosts.iter().any(|own| own.eq_ignore_ascii_case(host));
+    // The same rules answer on every port and scheme of this site.
+    let is_ours = site.settings.hosts.iter().any(|own| own.eq_ignore_ascii_case(host));
     is_ours.then(|| format!("/{path}"))
 }
 
@@ -163,11 +163,17 @@ fn check_rewrites(written: &Pairs, site: &Site, report: &mut Report) {
         None => "requests for it are answered 404",
     };
     for (from, to) in written {
-        let Some(script) = script_of(&to.value, &site.extensions) else {
+        let Some(script) = script_of(&to.value, &site.php.scripts.extensions) else {
             continue;
         };
         let file = file_of(script, site);
-        if site.rewrites.iter().any(|rule| rule.from.as_str() == from.value) && !file.is_file() {
+        if site
+            .settings
+            .rewrites
+            .iter()
+            .any(|rule| rule.from.as_str() == from.value)
+            && !file.is_file()
+        {
             let title = format!("the rewrite leads to a script that is not there: {}", file.display());
             report.push(
                 Diagnostic::warning("site::rewrite", title)
@@ -178,7 +184,7 @@ fn check_rewrites(written: &Pairs, site: &Site, report: &mut Report) {
     }
 }
 
-/// The script a target names, if no `*` has a part in it: `/index.php` of `/index.php/*` and of `/index.php?a=*`.
+/// The script that a target names, without any `*` before its end: `/index.php` of `/index.php/*` and of `/index.php?a=*`.
 fn script_of<'t>(target: &'t str, extensions: &[String]) -> Option<&'t str> {
     let path = target.split(['?', '#']).next()?;
     let literal = path.find(['*', '$']).map_or(path, |at| &path[..at]);
@@ -190,13 +196,13 @@ fn script_of<'t>(target: &'t str, extensions: &[String]) -> Option<&'t str> {
     ends.min().map(|end| &path[..end])
 }
 
-/// The file behind a path: of the place it belongs to, or of the site.
+/// The file behind a path: of the mount that it belongs to, or of the site.
 fn file_of(path: &str, site: &Site) -> PathBuf {
-    let places = site.routes.iter().filter_map(|route| route.place.as_ref());
-    let within = places.filter_map(|place| {
-        let rest = path.strip_prefix(&place.prefix)?;
+    let mounts = site.routes.iter().filter_map(|route| route.mount.as_ref());
+    let within = mounts.filter_map(|mount| {
+        let rest = path.strip_prefix(&mount.prefix)?;
         rest.starts_with('/')
-            .then_some((place.prefix.len(), &place.site.app.root, rest))
+            .then_some((mount.prefix.len(), &mount.site.app.root, rest))
     });
     let (_, root, rest) = within
         .max_by_key(|(length, ..)| *length)

@@ -1,71 +1,52 @@
-//! What the `[pool.NAME]` tables mean, and which pool each site uses.
+//! Resolves the `[pool.NAME]` tables, and finds the pool of each site.
 
 use std::net::ToSocketAddrs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use haulier_php::{
-    Address, Balance, External, Health, PoolKind, PoolSettings, Recycle, Resource, Rlimit, Shrink, Slow, Supervised,
-    User,
+    Address, Balance, External, ExternalRows, Health, HealthTable, PoolKind, PoolSettings, Recycle, Resource, Rlimit,
+    Shrink, Slow, Supervised, SupervisedRows, User,
 };
+use haulier_settings::declare::Declared;
 use haulier_settings::value::show_size;
-use haulier_settings::{Diagnostic, Pairs, Place, Placed, Report, reader};
+use haulier_settings::{Diagnostic, Pairs, Placed, Report, SourcePlace, reader};
 
 use super::environment;
 use super::file::File;
 use super::settings::{Mode, Pool, Site};
-use super::tables::{HealthTable, PoolTable};
+use super::tables::PoolTable;
 use super::value::{to_usize, value_or};
 use crate::account;
 use crate::machine::Machine;
 use crate::php_discovery::{self, PhpCgi, PhpError};
 use crate::privileges;
 
-/// Longest head of a CGI response, bytes.
-const RESPONSE_HEAD: usize = 64 * 1024;
-/// Settings that only a pool of our own has.
-pub(super) const SUPERVISED: [&str; 11] = [
-    "workers",
-    "max_requests",
-    "recycle",
-    "php",
-    "ini",
-    "ini_admin",
-    "env_copy",
-    "user",
-    "group",
-    "nice",
-    "rlimits",
-];
-/// Settings that only a pool of others has.
-pub(super) const EXTERNAL: [&str; 8] = [
-    "servers",
-    "balance",
-    "connections",
-    "remote_root",
-    "connect_timeout",
-    "keep_conn",
-    "idle_timeout",
-    "health",
-];
-/// Longest time to PHP's response head.
-const TIMEOUT: Duration = Duration::from_secs(60);
-/// In `serve` a script may stand still under a debugger for as long as somebody looks at it: this is no deadline, but the
-/// clock can still count to it.
+/// True for settings of a pool that haulier runs. `env` is for external pools, too.
+pub(super) fn is_of_supervised(name: &str) -> bool {
+    name != "env" && SupervisedRows::TABLE.knows(name)
+}
+
+/// True for settings of a pool that another program runs.
+pub(super) fn is_of_external(name: &str) -> bool {
+    ExternalRows::TABLE.knows(name)
+}
+
+/// Timeout in `serve`, where a debugger may hold a script for as long as the user likes: practically none, but the clock
+/// can still count to it.
 const NEVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
-/// And after this long the terminal says that it still runs.
+/// Time after which the terminal says in `serve` that a script still runs.
 const LONG: Duration = Duration::from_secs(60);
-/// In `serve` PHP sees every edit at the next request, whatever its php.ini says: a file, one it includes, and where a
-/// symbolic link leads.
+/// Settings in `serve` that show PHP every edit at the next request: of a file, an included file, a symbolic link.
 const FRESH: [(&str, &str); 3] = [
     ("opcache.validate_timestamps", "1"),
     ("opcache.revalidate_freq", "0"),
     ("realpath_cache_size", "0"),
 ];
-/// The account PHP runs as when haulier is root and nothing else is said.
+/// The account of PHP if haulier is root and no other account is set.
 const WEB_USER: &str = "www-data";
 
-/// Resolves the pools some site uses and tells the sites; without a `[pool.…]` a site with PHP gets one named `php`.
+/// Resolves the pools that sites use, and gives each site its pool. Without a `[pool.…]` there is one named `php`.
 pub(super) fn resolve_all(
     file: &File,
     sites: &mut [Site],
@@ -73,7 +54,7 @@ pub(super) fn resolve_all(
     machine: &Machine,
     report: &mut Report,
 ) -> Vec<Pool> {
-    let wanted = sites.iter().flat_map(Site::places).any(Site::runs_php);
+    let wanted = sites.iter().flat_map(Site::mounts).any(Site::runs_php);
     let default = [PoolTable::named("php")];
     let tables = if file.pools.is_empty() && wanted {
         &default[..]
@@ -85,11 +66,11 @@ pub(super) fn resolve_all(
     }
     choose_pools(file, tables, sites, report);
     warn_unused(file, sites, report);
-    let used = |index: usize| sites.iter().flat_map(Site::places).any(|site| site.pool == Some(index));
+    let used = |index: usize| sites.iter().flat_map(Site::mounts).any(|site| site.pool == Some(index));
     let mut pools = Vec::new();
     let mut new_index = vec![None; tables.len()];
     for (index, table) in tables.iter().enumerate() {
-        // A pool nobody uses is checked like the others, but no PHP is looked for or started.
+        // A pool without a site is checked like the others, but no PHP is looked for or started.
         let pool = resolve_pool(table, mode, machine, used(index), report);
         if used(index) {
             new_index[index] = Some(pools.len());
@@ -99,24 +80,22 @@ pub(super) fn resolve_all(
     let started = |pool: Option<usize>| pool.and_then(|pool| new_index[pool]).filter(|pool| *pool < pools.len());
     for site in sites {
         site.pool = started(site.pool);
-        for (place, _) in site.places_within() {
-            place.pool = started(place.pool);
+        for (mounted, _) in site.mounted_mut() {
+            mounted.pool = started(mounted.pool);
         }
     }
     pools
 }
 
-/// A pool either runs PHP or names those who do.
+/// Checks that a pool is either supervised or external.
 fn check_kind(table: &PoolTable, report: &mut Report) {
-    let find = |names: &[&str]| {
-        table
-            .heading
-            .written
-            .iter()
-            .find(|written| names.contains(&written.value))
-    };
+    let find = |is_meant: fn(&str) -> bool| table.heading.written.iter().find(|written| is_meant(written.value));
     let name = &table.heading.name.value;
-    match (find(&["servers"]), find(&SUPERVISED), find(&EXTERNAL)) {
+    match (
+        find(|name| name == "servers"),
+        find(is_of_supervised),
+        find(is_of_external),
+    ) {
         (Some(servers), Some(own), _) => report.push(
             Diagnostic::error("config::pool", format!("pool `{name}` is both supervised and external"))
                 .at(
@@ -153,23 +132,23 @@ fn choose_pools(file: &File, tables: &[PoolTable], sites: &mut [Site], report: &
             None => Some(0),
         }
         .filter(|_| site.runs_php());
-        choose_for_places(site, table.heading.name.place.as_ref(), tables, report);
+        choose_for_mounts(site, table.heading.name.place.as_ref(), tables, report);
     }
 }
 
-/// A place of a site runs its PHP in the pool its route names, else where the site does.
-fn choose_for_places(site: &mut Site, name: Option<&Place>, tables: &[PoolTable], report: &mut Report) {
+/// A mount runs its PHP in the pool that its route names, else in that of the site.
+fn choose_for_mounts(site: &mut Site, name: Option<&SourcePlace>, tables: &[PoolTable], report: &mut Report) {
     let of_site = site.pool.or((tables.len() == 1).then_some(0));
-    for (place, written) in site.places_within() {
-        place.pool = match written {
+    for (mounted, written) in site.mounted_mut() {
+        mounted.pool = match written {
             Some(written) => by_name(written, tables, report),
-            None if place.runs_php() && of_site.is_none() => {
-                report.push(ambiguous(place, name, tables));
+            None if mounted.runs_php() && of_site.is_none() => {
+                report.push(ambiguous(mounted, name, tables));
                 None
             }
             None => of_site,
         }
-        .filter(|_| place.runs_php());
+        .filter(|_| mounted.runs_php());
     }
 }
 
@@ -209,25 +188,25 @@ fn no_such_pool(written: &Placed<String>, tables: &[PoolTable]) -> Diagnostic {
     }
 }
 
-fn ambiguous(site: &Site, place: Option<&Place>, tables: &[PoolTable]) -> Diagnostic {
+fn ambiguous(site: &Site, place: Option<&SourcePlace>, tables: &[PoolTable]) -> Diagnostic {
     let names: Vec<String> = tables
         .iter()
         .map(|table| format!("`{}`", table.heading.name.value))
         .collect();
     Diagnostic::error(
         "config::pool",
-        format!("site `{}` does not say which pool runs its PHP", site.name),
+        format!("site `{}` does not say which pool runs its PHP", site.settings.name),
     )
     .at(place, format!("add `pool = \"{}\"`", tables[0].heading.name.value))
     .help(format!("the pools of this configuration: {}", names.join(", ")))
 }
 
-/// Nothing is silent: a pool that no site uses is not started.
+/// Warns of a pool that no site uses: it is not started.
 fn warn_unused(file: &File, sites: &[Site], report: &mut Report) {
-    // A site with an error may well have meant one of them.
+    // A site with an error may have meant one of them.
     let pools = if report.errors() == 0 { &file.pools[..] } else { &[] };
     for (index, table) in pools.iter().enumerate() {
-        if !sites.iter().flat_map(Site::places).any(|site| site.pool == Some(index)) {
+        if !sites.iter().flat_map(Site::mounts).any(|site| site.pool == Some(index)) {
             report.push(
                 Diagnostic::warning(
                     "config::pool",
@@ -239,32 +218,36 @@ fn warn_unused(file: &File, sites: &[Site], report: &mut Report) {
     }
 }
 
-/// `None` after an error that leaves nothing to build.
+/// Resolves a pool; `None` after an error that leaves nothing to build.
 fn resolve_pool(table: &PoolTable, mode: Mode, machine: &Machine, used: bool, report: &mut Report) -> Option<Pool> {
-    let env = pairs(table.env.as_ref());
-    let (kind, php) = match &table.servers {
+    let env = pairs(table.supervised.env.as_ref());
+    let (kind, php) = match &table.external.servers {
         Some(servers) => (PoolKind::External(external(table, servers, report)), None),
         None => {
             let (supervised, php) = supervised(table, env.clone(), mode, machine, used, report)?;
             (PoolKind::Supervised(supervised), Some(php))
         }
     };
-    let usual = if mode == Mode::Serve { NEVER } else { TIMEOUT };
-    let timeout = value_or(table.timeout.as_ref(), usual);
+    let settings = PoolSettings::from(&table.pool);
+    let timeout = match (&*table.pool.timeout, mode) {
+        (None, Mode::Serve) => NEVER,
+        _ => settings.timeout,
+    };
     Some(Pool {
         params: if php.is_some() { Vec::new() } else { env },
-        remote_root: table.remote_root.as_ref().map(|root| PathBuf::from(&root.value)),
+        remote_root: table
+            .external
+            .remote_root
+            .as_ref()
+            .map(|root| PathBuf::from(&root.value)),
         php,
         settings: PoolSettings {
             name: table.heading.name.value.clone(),
             kind,
             timeout,
-            body_timeout: value_or(table.body_timeout.as_ref(), timeout),
+            body_timeout: value_or(table.pool.body_timeout.as_ref(), timeout),
             slow: slow(table, mode),
-            grace: table.grace.as_ref().map(|grace| grace.value),
-            queue_timeout: value_or(table.queue.as_ref(), Duration::from_secs(10)),
-            queue_length: table.queue_length.as_ref().map_or(512, |length| to_usize(length.value)),
-            response_head: RESPONSE_HEAD,
+            ..settings
         },
     })
 }
@@ -295,15 +278,19 @@ fn supervised(
     if !used {
         return None;
     }
-    let (mut ini, ini_admin) = (pairs(table.ini.as_ref()), pairs(table.ini_admin.as_ref()));
+    let (mut ini, ini_admin) = (
+        pairs(table.supervised.ini.as_ref()),
+        pairs(table.supervised.ini_admin.as_ref()),
+    );
     let env_copy = env_copy(table, mode);
     if mode == Mode::Serve {
-        // First, so that what the pool itself says holds.
+        // First, so that the pool's own settings win.
         ini.splice(..0, FRESH.map(|(name, value)| (name.to_owned(), value.to_owned())));
     }
     let asked = [&ini[..], &ini_admin[..]].concat();
     let php = find_php(table, &asked, &ini_places(&env_copy, &env), report)?;
     let workers = table
+        .supervised
         .workers
         .as_ref()
         .and_then(|workers| workers.max.as_ref())
@@ -322,18 +309,20 @@ fn supervised(
         env,
         env_copy,
         user,
-        nice: table.nice.get(),
         rlimits: rlimits(table),
-        separate: false,
-        // One for all pools, made when they start.
-        socket_dir: PathBuf::new(),
+        // Without the directory of the sockets: one for all pools is made when they start.
+        ..Supervised::from(&table.supervised)
     };
     Some((supervised, php))
 }
 
-/// Which workers give their memory back.
+/// The workers that give their memory back.
 fn shrink(table: &PoolTable, workers: usize, report: &mut Report) -> Option<Shrink> {
-    let written = table.workers.as_ref().filter(|workers| workers.heading.is_written())?;
+    let written = table
+        .supervised
+        .workers
+        .as_ref()
+        .filter(|workers| workers.heading.is_written())?;
     let least = to_usize(written.min.get()).min(workers);
     if let Some(min) = written.min.as_ref().filter(|min| to_usize(min.value) > workers) {
         report.push(
@@ -344,18 +333,18 @@ fn shrink(table: &PoolTable, workers: usize, report: &mut Report) -> Option<Shri
     }
     Some(Shrink {
         least,
-        idle: written.idle.get(),
+        ..Shrink::from(written)
     })
 }
 
 fn spawn_rate(table: &PoolTable) -> Option<u32> {
-    let rate = table.workers.as_ref()?.spawn_rate.as_ref()?;
+    let rate = table.supervised.workers.as_ref()?.spawn_rate.as_ref()?;
     Some(u32::try_from(rate.value).unwrap_or(u32::MAX))
 }
 
 fn recycle(table: &PoolTable, report: &mut Report) -> Recycle {
-    let written = &table.recycle;
-    if let (Some(short), Some(long)) = (table.max_requests.as_ref(), written.requests.as_ref()) {
+    let written = &table.supervised.recycle;
+    if let (Some(short), Some(long)) = (table.supervised.max_requests.as_ref(), written.requests.as_ref()) {
         report.push(
             Diagnostic::error(
                 "config::pool",
@@ -366,9 +355,9 @@ fn recycle(table: &PoolTable, report: &mut Report) -> Recycle {
             .help("keep one of them"),
         );
     }
-    let requests = written.requests.as_ref().or(table.max_requests.as_ref());
+    let requests = written.requests.as_ref().or(table.supervised.max_requests.as_ref());
     Recycle {
-        requests: requests.map_or_else(|| table.max_requests.get(), |requests| requests.value),
+        requests: requests.map_or_else(|| table.supervised.max_requests.get(), |requests| requests.value),
         memory: value_or(written.memory.as_ref(), 0),
         age: value_or(written.age.as_ref(), Duration::ZERO),
     }
@@ -382,9 +371,9 @@ fn rlimits(table: &PoolTable) -> Vec<Rlimit> {
     limits.collect()
 }
 
-/// What stands in `rlimits`, with the names of both sides.
+/// The written `rlimits`: setting, resource and limit.
 fn rlimit_entries(table: &PoolTable) -> Vec<(&'static str, Resource, &Placed<u64>)> {
-    let written = &table.rlimits;
+    let written = &table.supervised.rlimits;
     let all = [
         ("files", Resource::Nofile, &written.files),
         ("processes", Resource::Nproc, &written.processes),
@@ -398,9 +387,9 @@ fn rlimit_entries(table: &PoolTable) -> Vec<(&'static str, Resource, &Placed<u64
     written.flatten().collect()
 }
 
-/// Once haulier has become `user` it cannot give the PHP it starts itself more than it has.
+/// Checks the rights that a pool needs: once haulier has become `user`, it cannot give PHP more than it has itself.
 pub(super) fn check_without_root(table: &PoolTable, user: &User, report: &mut Report) {
-    if let Some(nice) = table.nice.as_ref().filter(|nice| nice.value < 0) {
+    if let Some(nice) = table.supervised.nice.as_ref().filter(|nice| nice.value < 0) {
         let title = format!("`nice` of pool `{}` needs root", table.heading.name.value);
         report.push(
             Diagnostic::error("config::user", title)
@@ -411,7 +400,7 @@ pub(super) fn check_without_root(table: &PoolTable, user: &User, report: &mut Re
     check_rlimits(table, report);
 }
 
-/// Only root may give more than it has.
+/// Checks `rlimits`: only root may give more than it has.
 fn check_rlimits(table: &PoolTable, report: &mut Report) {
     for (key, resource, written) in rlimit_entries(table) {
         let most = rustix::process::getrlimit(resource).maximum;
@@ -429,6 +418,7 @@ fn check_rlimits(table: &PoolTable, report: &mut Report) {
 
 fn check_niceness(table: &PoolTable, report: &mut Report) {
     let first = table
+        .supervised
         .nice
         .as_ref()
         .filter(|nice| nice.value < 0 && !account::is_root() && !privileges::has_left_root());
@@ -440,21 +430,21 @@ fn check_niceness(table: &PoolTable, report: &mut Report) {
 }
 
 fn slow(table: &PoolTable, mode: Mode) -> Option<Slow> {
-    let Some(written) = &table.slow else {
+    let Some(written) = &table.pool.slow else {
         return (mode == Mode::Serve).then_some(Slow { after: LONG, log: None });
     };
     Some(Slow {
-        after: written.after.get(),
         log: written.log.as_ref().map(|log| table.heading.directory.join(&log.value)),
+        ..Slow::from(written)
     })
 }
 
-/// A NUL or a line break in what goes to a command line or an environment is a mistake at best.
+/// Checks that no text for a command line or an environment has a NUL or a line break.
 fn check_lines(table: &PoolTable, report: &mut Report) {
     for (key, written) in [
-        ("ini", &table.ini),
-        ("ini_admin", &table.ini_admin),
-        ("env", &table.env),
+        ("ini", &table.supervised.ini),
+        ("ini_admin", &table.supervised.ini_admin),
+        ("env", &table.supervised.env),
     ] {
         for (name, value) in written.iter().flatten() {
             let bad_name = name.value.is_empty() || name.value.contains(['=', '\0', '\n', '\r']);
@@ -470,16 +460,16 @@ fn check_lines(table: &PoolTable, report: &mut Report) {
     }
 }
 
-/// Names of our own variables that PHP gets as well. `serve` belongs to whoever called it, and so does its environment.
+/// Names of the variables that PHP gets from our environment: in `serve`, which its user runs, nearly all.
 fn env_copy(table: &PoolTable, mode: Mode) -> Vec<String> {
-    match &table.env_copy {
+    match &table.supervised.env_copy {
         Some(names) => names.iter().map(|name| name.value.clone()).collect(),
         None if mode == Mode::Serve => environment::names_for_php(),
         None => ["PATH", "TZ", "LANG"].map(str::to_owned).to_vec(),
     }
 }
 
-/// What the pool's environment says of the places of php.ini: set in `env`, or copied from ours.
+/// The environment of the pool, which names the places of php.ini: set in `env`, or copied from ours.
 fn ini_places(copied: &[String], env: &[(String, String)]) -> Vec<(String, String)> {
     let copied = copied.iter();
     let copied = copied.filter_map(|name| Some((name.clone(), std::env::var(name).ok()?)));
@@ -492,7 +482,7 @@ fn find_php(
     env: &[(String, String)],
     report: &mut Report,
 ) -> Option<PhpCgi> {
-    let written = table.php.as_ref().filter(|php| php.value != "auto");
+    let written = table.supervised.php.as_ref().filter(|php| php.value != "auto");
     let path = written.map(|php| program(&php.value, &table.heading.directory));
     match php_discovery::find(path.as_deref(), ini, env) {
         Ok(php) => Some(php),
@@ -512,7 +502,7 @@ fn find_php(
     }
 }
 
-/// A bare name is looked up in PATH by the system; anything with a slash starts at the file that says it.
+/// The program: the system looks a bare name up in PATH; a path starts at the file that names it.
 fn program(written: &str, directory: &Path) -> PathBuf {
     if written.contains('/') {
         directory.join(written)
@@ -533,6 +523,7 @@ fn warn_memory(table: &PoolTable, workers: usize, php: &PhpCgi, machine: &Machin
             show(machine.memory)
         );
         let place = table
+            .supervised
             .workers
             .as_ref()
             .and_then(|workers| workers.max.as_ref()?.place.as_ref());
@@ -554,10 +545,10 @@ fn warn_opcache(php: &PhpCgi, report: &mut Report) {
     }
 }
 
-/// The account of PHP: the one named; as root without a word www-data, except in `serve`, which keeps the caller.
+/// The account of PHP: the named one. By default root runs it as www-data, except in `serve`, which keeps the caller.
 fn resolve_user(table: &PoolTable, mode: Mode, report: &mut Report) -> Option<User> {
-    let Some(written) = &table.user else {
-        let leave_root = mode == Mode::Run && account::is_root() && table.servers.is_none();
+    let Some(written) = &table.supervised.user else {
+        let leave_root = mode == Mode::Run && account::is_root() && table.external.servers.is_none();
         return leave_root.then(|| web_user(table, report)).flatten();
     };
     let Some(user) = account::look_up(&written.value) else {
@@ -565,7 +556,7 @@ fn resolve_user(table: &PoolTable, mode: Mode, report: &mut Report) -> Option<Us
         report.push(Diagnostic::error("config::user", title).at(written.place.as_ref(), "named here"));
         return None;
     };
-    // Whether it was settled before root was left is asked when the pool starts.
+    // After root was left, the start of the pool checks that the account was agreed on before.
     if account::is_root() || privileges::has_left_root() {
         return Some(user);
     }
@@ -581,7 +572,9 @@ fn resolve_user(table: &PoolTable, mode: Mode, report: &mut Report) -> Option<Us
 
 /// The group of that account; its own, if the pool names none.
 fn resolve_group(table: &PoolTable, user: Option<User>, report: &mut Report) -> Option<User> {
-    let Some(written) = &table.group else { return user };
+    let Some(written) = &table.supervised.group else {
+        return user;
+    };
     let Some(gid) = account::group(&written.value) else {
         let title = format!("no group named `{}` on this machine", written.value);
         report.push(Diagnostic::error("config::user", title).at(written.place.as_ref(), "named here"));
@@ -639,12 +632,13 @@ fn external(table: &PoolTable, servers: &[Placed<String>], report: &mut Report) 
             .iter()
             .filter_map(|server| resolve_server(server, report))
             .collect(),
-        balance: balance(table.balance.as_ref(), report),
-        connections: to_usize(table.connections.get()),
-        connect_timeout: table.connect_timeout.get(),
-        keep_conn: table.keep_conn.get(),
-        idle_timeout: table.idle_timeout.get(),
-        health: table.health.as_ref().and_then(|written| health(written, report)),
+        balance: balance(table.external.balance.as_ref(), report),
+        health: table
+            .external
+            .health
+            .as_ref()
+            .and_then(|written| health(written, report)),
+        ..External::from(&table.external)
     }
 }
 
@@ -688,7 +682,6 @@ fn health(written: &HealthTable, report: &mut Report) -> Option<Health> {
         );
         return None;
     };
-    let count = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
     let status = written.status.as_ref();
     if let Some(wrong) = status.filter(|status| !status.value.starts_with('/')) {
         report.push(
@@ -700,10 +693,7 @@ fn health(written: &HealthTable, report: &mut Report) -> Option<Health> {
     }
     Some(Health {
         path: path.value.clone(),
-        status: status.map(|status| status.value.clone()),
-        every: written.every.get(),
-        fail: count(written.fail.get()),
-        recover: count(written.recover.get()),
+        ..Health::from(written)
     })
 }
 

@@ -1,26 +1,26 @@
-//! From the tables of a file to settings. The machine is asked here too (PHP, accounts, folders), because defaults follow
-//! from it; sockets and processes are left to `assemble`.
+//! Resolves the tables of a file to settings. Defaults may depend on the machine (PHP, accounts, folders); sockets and
+//! processes are left to `assemble`.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use haulier_http::Timeouts;
-use haulier_server::{Address, CompressSettings, Limits, ServerSettings};
+use haulier_server::{Address, Limits, LimitsTable, ServerSettings, SiteLimits};
 use haulier_settings::{Diagnostic, Placed, Report};
 
 use super::file::File;
 use super::settings::{AdminAddress, Mode, Pool, Settings, Site};
-use super::tables::{LimitsTable, LogTable, SiteTable};
+use super::tables::{SiteTable, StopSettings};
 use super::value::{BODY, to_usize, value_or};
 use super::{compress, images, listen_address, pool, server, site, tls};
-use crate::log::{LogSettings, SiteLog};
+use crate::log::{LogSettings, LogTable, SiteLog, SiteLogTable};
 use crate::machine::Machine;
 
 /// The largest flow-control window of HTTP/2, bytes (RFC 9113 §6.9.1).
 const MOST_WINDOW: u32 = 0x7fff_ffff;
 
-/// Where it is without a word about it.
+/// Default of `admin`.
 const ADMIN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 4870);
 
 /// Resolves a file on this machine, and adds mistakes to `report`. The result is valid only if the report has no errors.
@@ -36,29 +36,38 @@ pub(crate) fn resolve(file: &File, mode: Mode, machine: &Machine, report: &mut R
     if let Some(user) = &user {
         server::share_user(user, &file.pools, &mut pools, report);
     }
-    let places = sites.iter().flat_map(Site::places).count();
+    let mounts = sites.iter().flat_map(Site::mounts).count();
     let workers = pools.iter().map(Pool::workers).sum();
-    let allowed = machine.connections(workers, threads, places);
+    let allowed = machine.connections(workers, threads, mounts);
     let mut limits = resolve_limits(&file.limits, allowed, machine, report);
-    let general = compress::resolve(&file.compress.of_sites(), &CompressSettings::default(), report);
+    let general = compress::resolve(&file.compress, report);
     for (site, table) in sites.iter_mut().zip(&file.sites) {
-        let compress = compress::resolve(&table.compress, &general, report);
+        let compress = compress::resolve_site(&table.compress, &general, report);
         let of_php = site.pool.and_then(|pool| pools[pool].php.as_ref()?.post_max_size);
-        (site.body_limit, site.body_limit_by) = body_limit(table, &file.limits, of_php);
-        site.timeouts = timeouts(table, &limits);
-        let limit = (site.body_limit, site.body_limit_by);
-        for (place, _) in site.places_within() {
-            (place.body_limit, place.body_limit_by) = limit;
-            place.compress = compress.clone();
+        let limits = SiteLimits {
+            timeouts: timeouts(table, &limits),
+            ..body_limit(table, &file.limits, of_php)
+        };
+        for (mounted, _) in site.mounted_mut() {
+            mounted.settings.limits = SiteLimits {
+                timeouts: None,
+                ..limits.clone()
+            };
+            mounted.settings.compress = compress.clone();
         }
-        site.compress = compress;
+        site.settings.limits = limits;
+        site.settings.compress = compress;
         let of_images = table.images.as_ref();
         site.images = of_images.and_then(|images| images::resolve(images, table, file, machine, report));
-        site.log = resolve_site_log(table, report);
+        site.log = resolve_site_log(&table.log, report);
     }
     if file.limits.body_spool.is_none() {
-        // Whoever allows long bodies wants more than one of them at a time.
-        let largest = sites.iter().map(|site| site.body_limit).max().unwrap_or_default();
+        // If a site allows long bodies, two of them must fit at a time.
+        let largest = sites
+            .iter()
+            .map(|site| site.settings.limits.body)
+            .max()
+            .unwrap_or_default();
         limits.body_spool = limits.body_spool.max(largest.saturating_mul(2));
     }
     let tls = tls::resolve(file, mode, &mut sites, report);
@@ -83,19 +92,15 @@ pub(crate) fn resolve(file: &File, mode: Mode, machine: &Machine, report: &mut R
             socket_mode: server::resolve_socket_mode(written.socket_mode.as_ref(), report),
             trusted_proxies: server::resolve_proxies(file, report),
             proxy_protocol: written.proxy_protocol.get(),
-            http2: written.http2.get(),
-            reuse_port: written.reuse_port.get(),
-            defer_accept: written.defer_accept.get(),
             threads,
-            open_files: machine.open_files(threads, places),
-            grace: written.grace.get(),
+            open_files: machine.open_files(threads, mounts),
             limits,
             spool_dir: resolve_spool_dir(written.spool_dir.as_ref(), report),
-            ..ServerSettings::default()
+            ..ServerSettings::from(&written.serving)
         },
         tls,
         user,
-        lame_duck: written.lame_duck.get(),
+        stop: StopSettings::from(written),
         admin,
         probes,
         control: resolve_control(written.control.as_ref(), report),
@@ -104,28 +109,30 @@ pub(crate) fn resolve(file: &File, mode: Mode, machine: &Machine, report: &mut R
         pools,
         sites,
     };
-    // A file that is wrong is to be mended first.
+    // Errors in the file come first.
     if mode == Mode::Run && report.errors() == 0 {
         server::check_root(file, &settings.sites, report);
     }
     settings
 }
 
-/// The longest request body of a site, and the setting that it comes from: the site's, the general one, PHP's.
-fn body_limit(table: &SiteTable, limits: &LimitsTable, of_php: Option<u64>) -> (u64, &'static str) {
-    let bytes = |written: &Option<Placed<u64>>| written.as_ref().map(|body| body.value);
-    let of_site = bytes(&table.limits.body).map(|body| (body, "`body` in the site's `limits`"));
-    let general = || bytes(&limits.body).map(|body| (body, "`body` in `[limits]`"));
-    let of_php = of_php.map(|body| {
-        (
+/// The longest request body of a site: as the site says, else `[limits]`, else PHP.
+fn body_limit(table: &SiteTable, limits: &LimitsTable, of_php: Option<u64>) -> SiteLimits {
+    let written = |body: &Option<Placed<u64>>| body.as_ref().map(|body| body.value);
+    let (body, body_setting) = match (written(&table.limits.body), written(&limits.body), of_php) {
+        (Some(body), ..) => (body, "`body` in the site's `limits`"),
+        (None, Some(body), _) => (body, "`body` in `[limits]`"),
+        (None, None, Some(body)) => (
             body,
             "PHP's post_max_size: raise it in the pool's `ini`, or set `body` in `[limits]`",
-        )
-    });
-    of_site
-        .or_else(general)
-        .or(of_php)
-        .unwrap_or((BODY, "the default: set `body` in `[limits]`"))
+        ),
+        (None, None, None) => (BODY, "the default: set `body` in `[limits]`"),
+    };
+    SiteLimits {
+        body,
+        body_setting,
+        timeouts: None,
+    }
 }
 
 fn resolve_admin(written: Option<&Placed<String>>, report: &mut Report) -> AdminAddress {
@@ -146,12 +153,12 @@ fn resolve_admin(written: Option<&Placed<String>>, report: &mut Report) -> Admin
     admin
 }
 
-/// It says nothing that a stranger could use, so any address will do.
+/// The address of probes. Any address is allowed: the answers are of no use to strangers.
 fn resolve_probes(written: Option<&Placed<String>>, report: &mut Report) -> AdminAddress {
     written.map_or(AdminAddress::Off, |written| resolve_told("probes", written, report))
 }
 
-/// Where something is told about the server.
+/// An address for reports about the server.
 fn resolve_told(key: &str, written: &Placed<String>, report: &mut Report) -> AdminAddress {
     if written.value == "off" {
         return AdminAddress::Off;
@@ -171,7 +178,7 @@ fn resolve_told(key: &str, written: &Placed<String>, report: &mut Report) -> Adm
     AdminAddress::Tcp(address)
 }
 
-/// Sites, the admin address and that of probes are different servers: one port cannot be two.
+/// Checks that sites, the admin address and that of probes have different ports.
 fn check_is_apart<'a>(
     key: &str,
     told: &AdminAddress,
@@ -208,7 +215,7 @@ fn resolve_control(written: Option<&Placed<String>>, report: &mut Report) -> Opt
     Some(path)
 }
 
-/// The longest path of a socket (unix(7)), its final zero included.
+/// Longest path of a socket (unix(7)), with its final NUL.
 const LONGEST_SOCKET_PATH: usize = 108;
 
 fn check_socket_path(key: &str, path: &Path, written: &Placed<String>, report: &mut Report) {
@@ -226,7 +233,7 @@ fn check_socket_path(key: &str, path: &Path, written: &Placed<String>, report: &
     }
 }
 
-/// What systemd gave us as a cache, else the place for temporary files that outlive a boot: it lies on a disk.
+/// The directory of spooled bodies: by default systemd's cache directory, else `/var/tmp`, which lies on a disk.
 fn resolve_spool_dir(written: Option<&Placed<String>>, report: &mut Report) -> PathBuf {
     let Some(written) = written else {
         return std::env::var_os("CACHE_DIRECTORY").map_or_else(|| PathBuf::from("/var/tmp"), PathBuf::from);
@@ -246,48 +253,32 @@ fn resolve_spool_dir(written: Option<&Placed<String>>, report: &mut Report) -> P
 
 fn resolve_log(table: &LogTable, report: &mut Report) -> LogSettings {
     LogSettings {
-        format: table.format.get(),
-        access: table.access.get(),
-        level: table.level.get(),
         file: server::resolve_log_file(table.file.as_ref(), &table.heading.directory, report),
+        ..LogSettings::from(table)
     }
 }
 
-fn resolve_site_log(table: &SiteTable, report: &mut Report) -> SiteLog {
+fn resolve_site_log(table: &SiteLogTable, report: &mut Report) -> SiteLog {
     SiteLog {
-        format: table.log.format.as_ref().map(|written| written.value),
-        access: table.log.access.as_ref().map(|written| written.value),
-        file: server::resolve_log_file(table.log.file.as_ref(), &table.heading.directory, report),
+        file: server::resolve_log_file(table.file.as_ref(), &table.heading.directory, report),
+        ..SiteLog::from(table)
     }
 }
 
 fn resolve_limits(table: &LimitsTable, allowed: usize, machine: &Machine, report: &mut Report) -> Limits {
-    let count = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
-    let window = |size: u64| count(size).min(MOST_WINDOW);
+    let limits = Limits::from(table);
     Limits {
-        head_timeout: table.head_timeout.get(),
-        body_timeout: table.body_timeout.get(),
-        idle_timeout: table.idle_timeout.get(),
-        send_timeout: table.send_timeout.get(),
-        header: to_usize(table.header.get()),
-        header_fields: to_usize(table.header_fields.get()),
         body: value_or(table.body.as_ref(), BODY),
-        keepalive_requests: count(table.keepalive_requests.get()),
-        min_send_rate: table.min_send_rate.get(),
-        body_spool: value_or(table.body_spool.as_ref(), Limits::default().body_spool),
+        body_spool: value_or(table.body_spool.as_ref(), limits.body_spool),
         connections: resolve_connections(table.connections.as_ref(), allowed, machine, report),
-        connections_per_ip: count(table.connections_per_ip.get()),
         local_per_ip: table.connections_per_ip.is_some(),
-        h2_streams: count(table.h2_streams.get()),
-        h2_stream_window: window(table.h2_stream_window.get()),
-        h2_connection_window: window(table.h2_connection_window.get()),
-        h2_resets: count(table.h2_resets.get()),
-        h2_control_frames: count(table.h2_control_frames.get()),
-        ..Limits::default()
+        h2_stream_window: limits.h2_stream_window.min(MOST_WINDOW),
+        h2_connection_window: limits.h2_connection_window.min(MOST_WINDOW),
+        ..limits
     }
 }
 
-/// The deadlines of a site that says some of its own; the rest is as for all.
+/// The timeouts of a site that sets some itself; the others are the general ones.
 fn timeouts(table: &SiteTable, limits: &Limits) -> Option<Arc<Timeouts>> {
     let own = [
         &table.limits.body_timeout,

@@ -1,16 +1,16 @@
-//! What the `[[site.NAME.route]]` tables mean.
+//! Resolves the `[[site.NAME.route]]` tables.
 
 use std::sync::Arc;
 
 use haulier_server::pattern::glob::Glob;
-use haulier_server::{Htpasswd, HtpasswdError, Login, RouteSettings};
+use haulier_server::{Htpasswd, HtpasswdError, Login, RouteSettings, RouteTable};
 use haulier_settings::{Diagnostic, Placed, Report};
 
-use super::settings::{Place, Route, Site};
-use super::tables::{RouteTable, SiteTable};
+use super::settings::{Mount, Route, Site};
+use super::tables::SiteTable;
 use super::{rules, site};
 
-/// All routes of a site. Those with a root come first: a route for a part of such a place is one of that place.
+/// All routes of a site. Those with a root come first: a route for a part of such a mount is one of that mount.
 pub(super) fn resolve_all(table: &SiteTable, site: &Site, report: &mut Report) -> Vec<Route> {
     let (with_root, others): (Vec<_>, Vec<_>) = table.route.iter().partition(|route| route.root.is_some());
     let mut routes: Vec<Route> = Vec::with_capacity(table.route.len());
@@ -31,16 +31,17 @@ fn resolve(route: &RouteTable, table: &SiteTable, site: &Site, before: &[Route],
         );
         return None;
     };
-    let mut rules = RouteSettings::new(rules::glob(path, report)?);
-    rules.deny = route.deny.get();
-    rules.allow = route.allow.as_deref().map(|networks| rules::networks(networks, report));
-    rules.login = route.basic_auth.as_ref().and_then(|file| login(file, table, report));
-    rules.rate = route
-        .rate
-        .as_ref()
-        .map(|rate| Arc::new(super::value::limiter(rate.value)));
-    let place = match (&route.root, &route.pool) {
-        (Some(root), _) => place_with_root(route, root, path, table, site, report),
+    let allow = route.allow.as_deref();
+    let rate = route.rate.as_ref();
+    let rules = RouteSettings {
+        path: rules::glob(path, report)?,
+        allow: allow.map(|networks| rules::networks(networks, report)),
+        login: route.basic_auth.as_ref().and_then(|file| login(file, table, report)),
+        rate: rate.map(|rate| Arc::new(super::value::limiter(rate.value))),
+        ..RouteSettings::from(route)
+    };
+    let mount = match (&route.root, &route.pool) {
+        (Some(root), _) => mount_root(route, root, path, table, site, report),
         (None, Some(_)) => Some(enclosing(path, before).unwrap_or_else(|| part_of(site))),
         (None, None) => None,
     };
@@ -48,11 +49,11 @@ fn resolve(route: &RouteTable, table: &SiteTable, site: &Site, before: &[Route],
     Some(Route {
         rules,
         pool: route.pool.clone(),
-        place,
+        mount,
     })
 }
 
-/// Nothing is silent: a route that changes nothing, and settings that mean nothing without `root`.
+/// Reports a route without effect, and settings that need `root`.
 fn check_effect(route: &RouteTable, path: &Placed<String>, report: &mut Report) {
     let says_something = route.pool.is_some()
         || route.root.is_some()
@@ -79,15 +80,15 @@ fn check_effect(route: &RouteTable, path: &Placed<String>, report: &mut Report) 
     }
 }
 
-/// Another project, recognised as that of a site is.
-fn place_with_root(
+/// Another project, detected like that of a site.
+fn mount_root(
     route: &RouteTable,
     root: &Placed<String>,
     path: &Placed<String>,
     table: &SiteTable,
     outer: &Site,
     report: &mut Report,
-) -> Option<Place> {
+) -> Option<Mount> {
     let prefix = path.value.strip_suffix("/*").filter(|prefix| is_plain(prefix));
     let Some(prefix) = prefix else {
         report.push(
@@ -108,18 +109,22 @@ fn place_with_root(
     }
     own.front.clone_from(&route.front);
     let mut inner = site::resolve_site(&own, None, None, report);
-    inner.extensions.clone_from(&outer.extensions);
-    inner.never = site::never_run(inner.app.preset.never, &inner.extensions);
-    inner.headers.clone_from(&outer.headers);
-    inner.etag = outer.etag;
-    inner.charset.clone_from(&outer.charset);
-    inner.offload.clone_from(&outer.offload);
-    let of_outer = outer
-        .cache
-        .iter()
-        .filter_map(|(glob, keep)| Some((inside(glob, prefix)?, keep.clone())));
-    inner.cache = of_outer.chain(std::mem::take(&mut inner.cache)).collect();
-    Some(Place {
+    let scripts = &mut inner.php.scripts;
+    scripts.extensions.clone_from(&outer.php.scripts.extensions);
+    scripts.never = site::never_run(inner.app.preset.never, &scripts.extensions);
+    inner.php.offload.clone_from(&outer.php.offload);
+    inner
+        .settings
+        .filters
+        .headers
+        .clone_from(&outer.settings.filters.headers);
+    let (files, of_outer) = (&mut inner.settings.files, &outer.settings.files);
+    files.etag = of_outer.etag;
+    files.charset.clone_from(&of_outer.charset);
+    let rules = of_outer.cache.iter();
+    let rules = rules.filter_map(|(glob, keep)| Some((inside(glob, prefix)?, keep.clone())));
+    files.cache = rules.chain(std::mem::take(&mut files.cache)).collect();
+    Some(Mount {
         site: Box::new(inner),
         prefix: prefix.to_owned(),
     })
@@ -129,7 +134,7 @@ fn is_plain(prefix: &str) -> bool {
     prefix.len() > 1 && prefix.starts_with('/') && !prefix.ends_with('/') && !prefix.contains(['*', '?', '{', '}'])
 }
 
-/// A pattern for paths of the site, as it reads within a place; `None` if it names nothing there.
+/// A pattern for paths of the site, as it reads within a mount; `None` if it names nothing there.
 fn inside(glob: &Glob, prefix: &str) -> Option<Glob> {
     let text = glob.as_str();
     if !text.starts_with('/') {
@@ -139,21 +144,21 @@ fn inside(glob: &Glob, prefix: &str) -> Option<Glob> {
     Glob::new(rest).ok()
 }
 
-/// The innermost place with another root this path is a part of.
-fn enclosing(path: &Placed<String>, places: &[Route]) -> Option<Place> {
-    let places = places.iter().filter_map(|route| route.place.as_ref());
-    let around = places.filter(|place| {
-        let rest = path.value.strip_prefix(&place.prefix);
-        !place.prefix.is_empty() && rest.is_some_and(|rest| rest.starts_with('/'))
+/// The innermost mount with another root that this path is a part of.
+fn enclosing(path: &Placed<String>, routes: &[Route]) -> Option<Mount> {
+    let mounts = routes.iter().filter_map(|route| route.mount.as_ref());
+    let around = mounts.filter(|mount| {
+        let rest = path.value.strip_prefix(&mount.prefix);
+        !mount.prefix.is_empty() && rest.is_some_and(|rest| rest.starts_with('/'))
     });
-    around.max_by_key(|place| place.prefix.len()).cloned()
+    around.max_by_key(|mount| mount.prefix.len()).cloned()
 }
 
 /// The site itself, to be run by another pool.
-fn part_of(site: &Site) -> Place {
+fn part_of(site: &Site) -> Mount {
     let mut site = site.clone();
     site.routes.clear();
-    Place {
+    Mount {
         site: Box::new(site),
         prefix: String::new(),
     }

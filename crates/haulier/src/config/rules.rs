@@ -1,4 +1,4 @@
-//! The rules of a site, from text to what the server takes: hosts, headers, redirects, cache, deny.
+//! Parses the rules of a site: hosts, headers, redirects, cache, deny.
 
 use std::path::Path;
 
@@ -110,7 +110,7 @@ pub(super) fn cache(written: &Pairs, report: &mut Report) -> Vec<(Glob, String)>
     heaviest_first(rules)
 }
 
-/// Where clients are sent instead, the most specific path first.
+/// The redirects, the most specific path first.
 pub(super) fn redirects(written: &Pairs, report: &mut Report) -> Vec<RedirectRule> {
     let mut rules = Vec::new();
     for (from, to) in written {
@@ -155,7 +155,7 @@ fn redirect(from: &Placed<String>, to: &Placed<String>, report: &mut Report) -> 
     Some(RedirectRule { from, to, status })
 }
 
-/// Path and target of a rule, if it is clear which `*` goes where.
+/// Path and target of a rule, if each `*` of the target has one in the path.
 fn fitting(
     code: &'static str,
     from: &Placed<String>,
@@ -200,7 +200,7 @@ fn unfitting(code: &'static str, error: TargetError, from: &Placed<String>, to: 
     }
 }
 
-/// Which path answers instead, the most specific path first.
+/// The rewrites, the most specific path first.
 pub(super) fn rewrites(written: &Pairs, report: &mut Report) -> Vec<RewriteRule> {
     let mut rules = Vec::new();
     for (from, to) in written {
@@ -242,7 +242,7 @@ pub(super) fn error_pages(written: &Pairs, root: &Path, report: &mut Report) -> 
     pages
 }
 
-/// A page of the site: it has to be there.
+/// A page of the site, which must exist.
 pub(super) fn page(written: &Placed<String>, root: &Path, report: &mut Report) -> Option<String> {
     let path = written.value.trim_start_matches('/');
     let climbs = path.split('/').any(|part| part == "..");
@@ -274,7 +274,7 @@ pub(super) fn networks(written: &[Placed<String>], report: &mut Report) -> Vec<N
     networks
 }
 
-/// The name a site wants to be known by: one of its hosts.
+/// The canonical name of a site: one of its hosts.
 pub(super) fn canonical(written: &Placed<String>, hosts: &[String], report: &mut Report) -> Option<Canonical> {
     let (origin, authority) = match written.value.split_once("://") {
         Some(("http" | "https", authority)) => (

@@ -1,6 +1,6 @@
-//! The configuration as JSON Schema, for editors: made of the same list as the reference page and the error texts.
+//! JSON Schema of the configuration, for editors.
 
-use haulier_settings::{Below, Kind, Table, Word};
+use haulier_settings::{Below, SettingsTable, ValueKind, Word};
 use serde_json::{Map, Value, json};
 
 use super::tables::TOP;
@@ -17,7 +17,7 @@ pub(crate) fn schema() -> Value {
     schema
 }
 
-fn table(words: &Table) -> Value {
+fn table(words: &SettingsTable) -> Value {
     let mut properties = Map::new();
     for word in words.words {
         properties.insert(word.name.to_owned(), property(word));
@@ -54,29 +54,32 @@ fn property(word: &Word) -> Value {
     property
 }
 
-fn value(kind: &Kind) -> Value {
+fn value(kind: &ValueKind) -> Value {
     match kind {
-        Kind::Text => json!({"type": "string"}),
-        Kind::Choice(words) => json!({"type": "string", "enum": words()}),
-        Kind::Count => json!({"type": "integer"}),
-        Kind::Flag => json!({"type": "boolean"}),
-        Kind::Texts => json!({"type": "array", "items": {"type": "string"}}),
-        Kind::Counts => json!({"type": "array", "items": {"type": "integer"}}),
-        Kind::Pairs => json!({"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}}),
+        ValueKind::Text => json!({"type": "string"}),
+        ValueKind::Choice(words) => json!({"type": "string", "enum": words()}),
+        ValueKind::Count => json!({"type": "integer"}),
+        ValueKind::Flag => json!({"type": "boolean"}),
+        ValueKind::Texts => json!({"type": "array", "items": {"type": "string"}}),
+        ValueKind::Counts => json!({"type": "array", "items": {"type": "integer"}}),
+        ValueKind::Pairs => {
+            json!({"type": "object", "additionalProperties": {"type": ["string", "number", "boolean"]}})
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use haulier_server::RouteTable;
     use haulier_settings::Report;
     use haulier_settings::declare::Declared;
 
     use super::*;
     use crate::config::file;
-    use crate::config::tables::{CONFIGURATION, RouteTable};
+    use crate::config::tables::CONFIGURATION;
 
-    /// What the reader says about one setting with this value.
-    fn type_errors(table: &Table, word: &Word, value: &str) -> Vec<Value> {
+    /// The type errors of one setting with this value.
+    fn type_errors(table: &SettingsTable, word: &Word, value: &str) -> Vec<Value> {
         let header = table.name.replace("NAME", "x");
         let text = if header.is_empty() {
             format!("{} = {value}\n", word.name)
@@ -105,14 +108,14 @@ mod tests {
         ("pairs", "{ x = \"y\" }"),
     ];
 
-    fn form(kind: &Kind) -> &'static str {
+    fn form(kind: &ValueKind) -> &'static str {
         match kind {
-            Kind::Text | Kind::Choice(_) => "string",
-            Kind::Count => "integer",
-            Kind::Flag => "boolean",
-            Kind::Texts => "strings",
-            Kind::Counts => "integers",
-            Kind::Pairs => "pairs",
+            ValueKind::Text | ValueKind::Choice(_) => "string",
+            ValueKind::Count => "integer",
+            ValueKind::Flag => "boolean",
+            ValueKind::Texts => "strings",
+            ValueKind::Counts => "integers",
+            ValueKind::Pairs => "pairs",
         }
     }
 

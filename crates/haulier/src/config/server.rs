@@ -1,4 +1,4 @@
-//! What `[server]` means: addresses, proxies, the account we serve as.
+//! Resolves `[server]`: addresses, proxies, the account that serves.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ use super::settings::{Pool, Site};
 use super::tables::PoolTable;
 use crate::account;
 
-/// Everybody on this machine may connect, as to a port.
+/// Default permissions of Unix sockets: every account may connect, as to a port.
 const SOCKET_MODE: u32 = 0o666;
 
 /// The addresses of `http`, each once.
@@ -21,7 +21,7 @@ pub(super) fn resolve_listen(file: &File, report: &mut Report) -> Vec<Address> {
     resolve_addresses("http", file.server.http.as_deref(), ":80", report)
 }
 
-/// Those of `https`.
+/// The addresses of `https`, each once.
 pub(super) fn resolve_listen_tls(file: &File, report: &mut Report) -> Vec<Address> {
     resolve_addresses("https", file.server.https.as_deref(), ":443", report)
 }
@@ -116,7 +116,7 @@ pub(super) fn resolve_proxies(file: &File, report: &mut Report) -> Vec<Network> 
     networks
 }
 
-/// The account that serves, if it is another one than ours.
+/// The account that serves, if it is not ours.
 pub(super) fn resolve_user(file: &File, report: &mut Report) -> Option<User> {
     let written = file.server.user.as_ref()?;
     let Some(user) = account::look_up(&written.value) else {
@@ -138,7 +138,7 @@ pub(super) fn resolve_user(file: &File, report: &mut Report) -> Option<User> {
     Some(user)
 }
 
-/// Root reads every file, so modes protect none beneath a document root. `user = "root"` says that this is meant.
+/// Warns if root serves: it reads every file, so modes protect none in a document root. `user = "root"` silences it.
 pub(super) fn check_root(file: &File, sites: &[Site], report: &mut Report) {
     if !account::is_root() || file.server.user.is_some() || sites.iter().all(|site| site.is_rootless) {
         return;
@@ -164,7 +164,7 @@ pub(super) fn share_user(user: &User, tables: &[PoolTable], pools: &mut [Pool], 
         let table = tables
             .iter()
             .find(|table| table.heading.name.value == pool.settings.name);
-        let named = table.and_then(|table| table.user.as_ref());
+        let named = table.and_then(|table| table.supervised.user.as_ref());
         if let (Some(named), Some(User { uid: 0, .. })) = (named, &supervised.user) {
             let title = format!("pool `{}` cannot run as `{}`", pool.settings.name, named.value);
             report.push(
@@ -185,9 +185,9 @@ pub(super) fn share_user(user: &User, tables: &[PoolTable], pools: &mut [Pool], 
     }
 }
 
-/// A group of its own is that of an account that is named.
+/// Checks that a pool with a `group` names its account, too.
 fn check_lone_group(table: &PoolTable, user: &User, report: &mut Report) {
-    let group = table.group.as_ref();
+    let group = table.supervised.group.as_ref();
     if let Some(group) = group.filter(|group| account::group(&group.value) != Some(user.gid)) {
         let title = format!("`group` of pool `{}` without `user`", table.heading.name.value);
         report.push(

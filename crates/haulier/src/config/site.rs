@@ -1,4 +1,4 @@
-//! What the `[site.NAME]` tables mean: the project found, its application recognised, its rules checked.
+//! Resolves the `[site.NAME]` tables: finds the project, detects its application, checks its rules.
 
 use std::collections::HashMap;
 use std::path::{Component, Path, PathBuf};
@@ -6,13 +6,15 @@ use std::sync::Arc;
 
 use haulier_server::pattern::glob::Glob;
 use haulier_server::pattern::target::Target;
-use haulier_server::{CHARSET, CompressSettings, Maintenance, RateLimiter, RedirectRule};
-use haulier_settings::{Diagnostic, Placed, Report, reader};
+use haulier_server::{
+    CHARSET, FileSettings, FilterSettings, Maintenance, MaintenanceTable, PhpSettings, RateLimiter, RedirectRule,
+    ScriptSettings, SiteSettings, SpoolSettings,
+};
+use haulier_settings::{Diagnostic, Pairs, Placed, Report, reader};
 
 use super::file::File;
 use super::settings::Site;
-use super::tables::{MaintenanceTable, SiteTable};
-use super::value::BODY;
+use super::tables::SiteTable;
 use super::{dictionary, downloads, loops, route, rules, value};
 use crate::account;
 use crate::app::{self, App, DetectError, PRESETS, Preset, htaccess};
@@ -33,7 +35,7 @@ pub(super) fn resolve_all(file: &File, report: &mut Report) -> Vec<Site> {
     sites
 }
 
-/// A site with no usable root still gets its other rules checked: all errors are reported at once.
+/// Resolves a site. Its rules are checked even without a usable root: all errors are reported at once.
 pub(super) fn resolve_site(
     table: &SiteTable,
     limiter: Option<&Arc<RateLimiter>>,
@@ -57,78 +59,45 @@ pub(super) fn resolve_site(
     };
     let extensions = resolve_extensions(table, report);
     let front = resolve_front(table, &app, &extensions, report);
-    let mut deny = rules::globs(table.deny.as_deref().unwrap_or(&[]), report);
-    deny.extend(preset_globs(preset.deny));
-    let mut cache = table
-        .cache
-        .as_ref()
-        .map(|pairs| rules::cache(pairs, report))
-        .unwrap_or_default();
-    cache.extend(preset_cache(preset));
-    let canonical = table
-        .canonical
-        .as_ref()
-        .and_then(|written| rules::canonical(written, &hosts, report));
-    let error_pages = table
-        .errors
-        .as_ref()
-        .map(|pairs| rules::error_pages(pairs, &app.root, report))
-        .unwrap_or_default();
-    let maintenance = table
-        .maintenance
-        .as_ref()
-        .and_then(|maintenance| resolve_maintenance(maintenance, &table.heading.directory, &app.root, report));
+    let filters = resolve_filters(table, &hosts, &app.root, limiter, report);
+    let (files, rules) = (resolve_files(table, &app, report), &table.rules);
+    let mut redirects = resolve_pairs(rules.redirects.as_ref(), rules::redirects, report);
+    redirects.extend(preset_redirects(preset));
     let mut site = Site {
-        name: table.heading.name.value.clone(),
-        hosts,
+        settings: SiteSettings {
+            name: table.heading.name.value.clone(),
+            hosts,
+            files,
+            dictionary: dictionary::resolve(&table.dictionary, report),
+            spool: SpoolSettings::from(&table.offload),
+            filters,
+            redirects,
+            rewrites: resolve_pairs(rules.rewrites.as_ref(), rules::rewrites, report),
+            error_pages: resolve_pairs(
+                rules.errors.as_ref(),
+                |pairs, report| rules::error_pages(pairs, &app.root, report),
+                report,
+            ),
+            ..SiteSettings::from(rules)
+        },
         looked_at,
         htaccess: project.as_ref().and_then(|project| htaccess::remark(&app, project)),
-        pool: None,
         front,
-        scripts: preset_globs(preset.scripts).collect(),
-        never: never_run(preset.never, &extensions),
-        extensions,
-        deny,
-        headers: table
-            .headers
-            .as_ref()
-            .map(|pairs| rules::headers(pairs, report))
-            .unwrap_or_default(),
-        redirects: {
-            let written = table.redirects.as_ref().map(|pairs| rules::redirects(pairs, report));
-            let mut redirects = written.unwrap_or_default();
-            redirects.extend(preset_redirects(preset));
-            redirects
-        },
-        cache,
-        etag: table.etag.get(),
-        charset: resolve_charset(table.charset.as_ref(), report),
-        rewrites: table
-            .rewrites
-            .as_ref()
-            .map(|pairs| rules::rewrites(pairs, report))
-            .unwrap_or_default(),
-        canonical,
-        error_pages,
-        maintenance,
-        requests_per_ip: match &table.limits.requests_per_ip {
-            Some(rate) => Some(Arc::new(value::limiter(rate.value))),
-            None => limiter.cloned(),
+        pool: None,
+        php: PhpSettings {
+            scripts: ScriptSettings {
+                allow: preset_globs(preset.scripts).collect(),
+                never: never_run(preset.never, &extensions),
+                extensions,
+            },
+            sendfile: downloads::sendfile(table, project.as_deref(), report),
+            offload: downloads::offload(&table.offload, report),
+            ..PhpSettings::default()
         },
         routes: Vec::new(),
-        body_limit: BODY,
-        body_limit_by: "",
-        timeouts: None,
-        memory_limit: table.offload.memory.get(),
-        spool_limit: table.offload.spool.get(),
-        sendfile: downloads::sendfile(table, project.as_deref(), report),
-        offload: downloads::offload(&table.offload, report),
         log: SiteLog::default(),
-        compress: CompressSettings::default(),
         images: None,
         is_rootless: table.root.is_none(),
-        dictionary: dictionary::resolve(&table.dictionary, report),
-        without_tls: None,
         app,
     };
     site.routes = route::resolve_all(table, &site, report);
@@ -136,7 +105,55 @@ pub(super) fn resolve_site(
     site
 }
 
-/// A name as IANA registers charsets: `;` or a space in it would say something else.
+/// The rules of a table of the user's own names, none if it is not there.
+fn resolve_pairs<T>(
+    written: Option<&Pairs>,
+    resolve: impl FnOnce(&Pairs, &mut Report) -> Vec<T>,
+    report: &mut Report,
+) -> Vec<T> {
+    written.map_or_else(Vec::new, |pairs| resolve(pairs, report))
+}
+
+/// The rules of the site for its files come before those of its application.
+fn resolve_files(table: &SiteTable, app: &App, report: &mut Report) -> FileSettings {
+    let mut deny = rules::globs(table.files.deny.as_deref().unwrap_or(&[]), report);
+    deny.extend(preset_globs(app.preset.deny));
+    let mut cache = resolve_pairs(table.files.cache.as_ref(), rules::cache, report);
+    cache.extend(preset_cache(app.preset));
+    FileSettings {
+        root: app.root.clone(),
+        index: app.preset.index.iter().map(|&name| name.to_owned()).collect(),
+        deny,
+        cache,
+        charset: resolve_charset(table.files.charset.as_ref(), report),
+        ..FileSettings::from(&table.files)
+    }
+}
+
+fn resolve_filters(
+    table: &SiteTable,
+    hosts: &[String],
+    root: &Path,
+    limiter: Option<&Arc<RateLimiter>>,
+    report: &mut Report,
+) -> FilterSettings {
+    let canonical = table.rules.canonical.as_ref();
+    let maintenance = table.maintenance.as_ref();
+    FilterSettings {
+        canonical: canonical.and_then(|written| rules::canonical(written, hosts, report)),
+        headers: resolve_pairs(table.rules.headers.as_ref(), rules::headers, report),
+        maintenance: maintenance
+            .and_then(|maintenance| resolve_maintenance(maintenance, &table.heading.directory, root, report)),
+        requests_per_ip: match &table.limits.requests_per_ip {
+            Some(rate) => Some(Arc::new(value::limiter(rate.value))),
+            None => limiter.cloned(),
+        },
+        // Known once all certificates are.
+        without_tls: None,
+    }
+}
+
+/// The charset, a name as IANA registers them. A `;` or a space would start something else in the field.
 fn resolve_charset(written: Option<&Placed<String>>, report: &mut Report) -> Option<String> {
     let Some(written) = written else {
         return Some(CHARSET.to_owned());
@@ -153,7 +170,7 @@ fn resolve_charset(written: Option<&Placed<String>>, report: &mut Report) -> Opt
     Some(written.value.to_ascii_lowercase())
 }
 
-/// Whether the file exists is asked when requests come; that somebody could make it is enough.
+/// The file of `maintenance` is not looked for: requests do that.
 fn resolve_maintenance(
     table: &MaintenanceTable,
     directory: &Path,
@@ -177,11 +194,11 @@ fn resolve_maintenance(
         file: directory.join(&file.value),
         page,
         allow,
-        retry_after: table.retry_after.get(),
+        ..Maintenance::from(table)
     })
 }
 
-/// The path as it is written, but absolute and without `.` and `..` where that names the same directory `real`.
+/// The written path, absolute, and without `.` and `..` if that is the same directory as `real`.
 fn without_detours(written: &Path, real: PathBuf) -> PathBuf {
     let Ok(absolute) = std::path::absolute(written) else {
         return real;
@@ -193,7 +210,7 @@ fn without_detours(written: &Path, real: PathBuf) -> PathBuf {
             part => plain.push(part),
         }
     }
-    // `link/..` is where the link leads to, and up from there.
+    // `link/..` is the parent of the link's target.
     if plain.canonicalize().is_ok_and(|found| found == real) {
         plain
     } else {
@@ -201,7 +218,7 @@ fn without_detours(written: &Path, real: PathBuf) -> PathBuf {
     }
 }
 
-/// What a site without a usable root counts as, so that its other rules are still checked.
+/// The application of a site without a usable root, whose rules are checked nevertheless.
 fn nothing_found(project: Option<&Path>) -> App {
     let preset = PRESETS.last().expect("the table is not empty");
     App {
@@ -215,7 +232,7 @@ fn nothing_found(project: Option<&Path>) -> App {
 /// The project directory, absolute. A symbolic link in it stays one: deployments make it point elsewhere.
 fn resolve_root(table: &SiteTable, report: &mut Report) -> Option<PathBuf> {
     let Some(root) = &table.root else {
-        // A root that is there but is no text has had its error already; images of a store need none.
+        // A root that is no text has its error already; images of a store need none.
         let has_store = table.images.as_ref().is_some_and(|images| images.store.is_some());
         if !table.means_root() && !has_store {
             report.push(
@@ -250,7 +267,7 @@ fn resolve_root(table: &SiteTable, report: &mut Report) -> Option<PathBuf> {
     }
 }
 
-/// A folder that might hold scripts, and could not be looked into.
+/// The finding for an unreadable folder that might hold scripts.
 fn unreadable(folder: &Path, project: &Path, table: &SiteTable) -> Diagnostic {
     let us = account::own_name();
     let title = format!("{} cannot be read by `{us}`", folder.display());
@@ -277,7 +294,7 @@ fn resolve_app(table: &SiteTable, project: &Path, document_root: Option<&Path>, 
     let name = app_name(table);
     let place = table.app.as_ref().and_then(|app| app.place.as_ref());
     let found = match (app::detect(project, name), document_root) {
-        // A document root that is named may hold what its project does not show.
+        // An explicit document root may hold files that the project does not show.
         (Err(DetectError::NotThere { .. }), Some(root)) => app::detect(root, name),
         (found, _) => found,
     };
@@ -310,8 +327,7 @@ fn resolve_app(table: &SiteTable, project: &Path, document_root: Option<&Path>, 
     }
 }
 
-/// What answers for all that is no file, as the site says, else as its application says: a script, or a page of an
-/// application that runs in the browser. It has to be there.
+/// The script or page that answers for every path without a file: of the site, else of its application. It must exist.
 fn resolve_front(table: &SiteTable, app: &App, extensions: &[String], report: &mut Report) -> Option<String> {
     let Some(written) = &table.front else {
         return app.front.clone();
@@ -341,11 +357,11 @@ fn resolve_front(table: &SiteTable, app: &App, extensions: &[String], report: &m
     Some(format!("/{path}"))
 }
 
-/// What every site without a word about it runs.
+/// Default of `script_extensions`.
 const SCRIPT_EXTENSION: &str = ".php";
 
 fn resolve_extensions(table: &SiteTable, report: &mut Report) -> Vec<String> {
-    let Some(written) = &table.script_extensions else {
+    let Some(written) = &table.rules.script_extensions else {
         return vec![SCRIPT_EXTENSION.to_owned()];
     };
     if written.is_empty() {
@@ -367,7 +383,7 @@ fn resolve_extensions(table: &SiteTable, report: &mut Report) -> Vec<String> {
     written.iter().map(|one| one.value.clone()).collect()
 }
 
-/// Where an application never runs scripts it runs none of any extension.
+/// The patterns of an application that name scripts which never run, for all extensions of the site.
 pub(super) fn never_run(patterns: &[&str], extensions: &[String]) -> Vec<Glob> {
     let of_all = patterns.iter().flat_map(|pattern| {
         let stem = pattern.strip_suffix(SCRIPT_EXTENSION);
@@ -403,7 +419,7 @@ fn preset_redirects(preset: &Preset) -> impl Iterator<Item = RedirectRule> {
     })
 }
 
-/// A host name belongs to one site.
+/// Checks that each host name belongs to one site.
 fn check_hosts(tables: &[SiteTable], report: &mut Report) {
     let mut owners: HashMap<String, Placed<String>> = HashMap::new();
     for table in tables {

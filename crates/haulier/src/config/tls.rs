@@ -1,4 +1,4 @@
-//! What `[tls]`, `[site.NAME.tls]` and `https` mean: which certificate each site gets, and where it comes from.
+//! Resolves `[tls]`, `[site.NAME.tls]` and `https`: the certificates of each site and their sources.
 
 use std::io::ErrorKind;
 use std::net::IpAddr;
@@ -7,12 +7,13 @@ use std::time::SystemTime;
 
 use haulier_server::WithoutTls;
 use haulier_server::tls::{Certificate, CertificateError};
+use haulier_settings::declare::Header;
 use haulier_settings::{Diagnostic, Placed, Report};
 
 use super::file::File;
 use super::server;
 use super::settings::{Mode, Site};
-use super::tables::{SiteTable, SiteTlsTable};
+use super::tables::SiteTable;
 use super::value::value_or;
 use crate::certificates::{
     Authority, CertificateMode, CertificatePlan, CertificateSource, DIRECTORY, Tls, state_directory,
@@ -20,7 +21,7 @@ use crate::certificates::{
 use crate::expiry::{SOON, days};
 use crate::privileges;
 
-/// Names that belong to nobody on the internet, or to this machine (RFC 2606, RFC 6761, RFC 8375, and usage).
+/// Suffixes of names without an owner on the internet (RFC 2606, RFC 6761, RFC 8375, and usage).
 const PRIVATE_SUFFIXES: [&str; 9] = [
     "localhost",
     "test",
@@ -33,7 +34,7 @@ const PRIVATE_SUFFIXES: [&str; 9] = [
     "onion",
 ];
 
-/// The TLS of all sites; `None` if nothing is written about it. Each site is told what clients without TLS get.
+/// The TLS of all sites; `None` if no file configures it. Sets the answer of each site to clients without TLS.
 pub(super) fn resolve(file: &File, mode: Mode, sites: &mut [Site], report: &mut Report) -> Option<Tls> {
     let tables = || file.sites.iter().map(|table| &table.tls);
     let is_written = file.server.https.is_some()
@@ -47,7 +48,7 @@ pub(super) fn resolve(file: &File, mode: Mode, sites: &mut [Site], report: &mut 
     for (site, table) in sites.iter_mut().zip(&file.sites) {
         let plans = plans(file, table, site, report);
         if !plans.is_empty() {
-            site.without_tls = Some(without_tls(file, table, site, report));
+            site.settings.filters.without_tls = Some(without_tls(file, table, site, report));
             certificates.extend(plans);
         }
     }
@@ -71,9 +72,9 @@ pub(super) fn resolve(file: &File, mode: Mode, sites: &mut [Site], report: &mut 
     .filter(|tls| !tls.certificates.is_empty() || report.errors() > 0)
 }
 
-/// Addresses for TLS without a site that has it: haulier does not listen there.
+/// Warns of addresses for TLS without a site that has it: haulier does not listen there.
 fn check_nothing_is_secured(file: &File, report: &mut Report) {
-    check_files_are_used(&file.tls.of_sites(), report);
+    check_files_are_used(file.tls.mode.as_ref(), file.tls.cert.as_ref(), report);
     if let Some(https) = file.server.https.as_ref().and_then(|https| https.first()) {
         let title = "no site has TLS: haulier does not listen on `https`";
         report.push(
@@ -84,10 +85,10 @@ fn check_nothing_is_secured(file: &File, report: &mut Report) {
     }
 }
 
-/// A certificate in a table that turns TLS off.
-fn check_files_are_used(table: &SiteTlsTable, report: &mut Report) {
-    let is_off = table.mode.as_ref().filter(|mode| mode.value == CertificateMode::Off);
-    if let (Some(mode), Some(cert)) = (is_off, &table.cert) {
+/// Warns of a certificate in a table that turns TLS off.
+fn check_files_are_used(mode: Option<&Placed<CertificateMode>>, cert: Option<&Placed<String>>, report: &mut Report) {
+    let is_off = mode.filter(|mode| mode.value == CertificateMode::Off);
+    if let (Some(mode), Some(cert)) = (is_off, cert) {
         report.push(
             Diagnostic::warning("tls::mode", "`cert` beside `mode = \"off\"` is not used")
                 .at(cert.place.as_ref(), "no site gets this certificate")
@@ -100,29 +101,34 @@ fn check_files_are_used(table: &SiteTlsTable, report: &mut Report) {
 /// The certificates of one site.
 fn plans(file: &File, table: &SiteTable, site: &Site, report: &mut Report) -> Vec<CertificatePlan> {
     let of_site = table.tls.mode.as_ref().map(|mode| mode.value);
-    let general = file.tls.of_sites();
     let from = of_site.unwrap_or_else(|| file.tls.mode.get());
     if from == CertificateMode::Off {
-        check_files_are_used(&table.tls, report);
+        check_files_are_used(table.tls.mode.as_ref(), table.tls.cert.as_ref(), report);
         return Vec::new();
     }
     let plan = |hosts: Vec<String>, source| CertificatePlan {
-        site: site.name.clone(),
+        site: site.settings.name.clone(),
         hosts,
         source,
     };
-    // A site that says where its certificate comes from does not mean the files of all others.
-    let own = of_site.is_none().then_some(&general);
-    for table in [Some(&table.tls), own].into_iter().flatten() {
-        match files(table, site, report) {
+    let of_table = (&table.tls.heading, &table.tls.cert, &table.tls.key);
+    // A site with a `mode` of its own does not use the general files.
+    let general = of_site
+        .is_none()
+        .then_some((&file.tls.heading, &file.tls.cert, &file.tls.key));
+    for (heading, cert, key) in std::iter::once(of_table).chain(general) {
+        match files(heading, cert.as_ref(), key.as_ref(), site, report) {
             Files::None => {}
             Files::Wrong => return Vec::new(),
             Files::Are { chain, key } => {
-                return vec![plan(site.hosts.clone(), CertificateSource::Files { chain, key })];
+                return vec![plan(
+                    site.settings.hosts.clone(),
+                    CertificateSource::Files { chain, key },
+                )];
             }
         }
     }
-    let named: Vec<&String> = site.hosts.iter().filter(|host| *host != "*").collect();
+    let named: Vec<&String> = site.settings.hosts.iter().filter(|host| *host != "*").collect();
     if named.is_empty() {
         report.push(nameless(table, site));
         return Vec::new();
@@ -147,7 +153,7 @@ fn plans(file: &File, table: &SiteTable, site: &Site, report: &mut Report) -> Ve
     plans
 }
 
-/// Whether an authority of the internet could vouch for it.
+/// True if an authority of the internet could certify the name.
 fn is_public(host: &str) -> bool {
     let name = host.strip_prefix("*.").unwrap_or(host);
     let is_address = name.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
@@ -155,7 +161,7 @@ fn is_public(host: &str) -> bool {
     !is_address && name.contains('.') && !PRIVATE_SUFFIXES.into_iter().any(is_private)
 }
 
-fn place_of_hosts(table: &SiteTable) -> Option<&haulier_settings::Place> {
+fn place_of_hosts(table: &SiteTable) -> Option<&haulier_settings::SourcePlace> {
     let first = table.hosts.as_ref().and_then(|hosts| hosts.first());
     first.map_or(table.heading.name.place.as_ref(), |host| host.place.as_ref())
 }
@@ -163,7 +169,7 @@ fn place_of_hosts(table: &SiteTable) -> Option<&haulier_settings::Place> {
 fn nameless(table: &SiteTable, site: &Site) -> Diagnostic {
     let title = format!(
         "site `{}` answers to every host: nobody signs a certificate for that",
-        site.name
+        site.settings.name
     );
     Diagnostic::error("tls::name", title)
         .at(place_of_hosts(table), "needs names, or a certificate of its own")
@@ -184,7 +190,7 @@ fn wildcard(table: &SiteTable, host: &str) -> Diagnostic {
 /// The files of a table, if it names any.
 enum Files {
     None,
-    /// Said to the user.
+    /// Reported.
     Wrong,
     Are {
         chain: PathBuf,
@@ -192,8 +198,14 @@ enum Files {
     },
 }
 
-fn files(table: &SiteTlsTable, site: &Site, report: &mut Report) -> Files {
-    let (cert, key) = match (&table.cert, &table.key) {
+fn files(
+    heading: &Header,
+    cert: Option<&Placed<String>>,
+    key: Option<&Placed<String>>,
+    site: &Site,
+    report: &mut Report,
+) -> Files {
+    let (cert, key) = match (cert, key) {
         (None, None) => return Files::None,
         (None, Some(key)) => {
             report.push(
@@ -204,10 +216,10 @@ fn files(table: &SiteTlsTable, site: &Site, report: &mut Report) -> Files {
             return Files::Wrong;
         }
         // Both may stand in one file.
-        (Some(cert), key) => (cert, key.as_ref().unwrap_or(cert)),
+        (Some(cert), key) => (cert, key.unwrap_or(cert)),
     };
     let path = |written: &Placed<String>| {
-        let joined = table.heading.directory.join(&written.value);
+        let joined = heading.directory.join(&written.value);
         std::path::absolute(&joined).unwrap_or(joined)
     };
     let (chain, key_file) = (path(cert), path(key));
@@ -227,7 +239,7 @@ fn files(table: &SiteTlsTable, site: &Site, report: &mut Report) -> Files {
     }
 }
 
-/// Whether root could read it, who is not here any more.
+/// True if the file is closed to us only because root has been left.
 fn is_closed_by_now(error: &CertificateError) -> bool {
     let is_denied = |error: &CertificateError| match error {
         CertificateError::Unreadable { source, .. } => source.kind() == ErrorKind::PermissionDenied,
@@ -266,7 +278,7 @@ fn unusable(error: &CertificateError, cert: &Placed<String>, key: &Placed<String
     }
 }
 
-/// What clients would say about it. A server with an old certificate still starts: it may be all there is.
+/// Warns of a certificate that clients refuse. The server starts nevertheless: there may be no other one.
 fn check(certificate: &Certificate, cert: &Placed<String>, site: &Site, report: &mut Report) {
     let mut warn = |title: String, label: &str| {
         report.push(Diagnostic::warning("tls::cert", title).at(cert.place.as_ref(), label));
@@ -288,20 +300,20 @@ fn check(certificate: &Certificate, cert: &Placed<String>, site: &Site, report: 
         warn(title, "clients refuse it until then");
     }
     for host in site
+        .settings
         .hosts
         .iter()
         .filter(|host| *host != "*" && !certificate.covers(host))
     {
         let title = format!("certificate {} is not for `{host}`", cert.value);
-        warn(title, &format!("site `{}` answers to that name", site.name));
+        warn(title, &format!("site `{}` answers to that name", site.settings.name));
     }
 }
 
-/// What clients without TLS get from a site that has it.
+/// The answer of a site with TLS to clients without.
 fn without_tls(file: &File, table: &SiteTable, site: &mut Site, report: &mut Report) -> WithoutTls {
-    let general = file.tls.of_sites();
-    let redirect = table.tls.redirect.as_ref().or(general.redirect.as_ref());
-    let Some(hsts) = table.tls.hsts.as_ref().or(general.hsts.as_ref()) else {
+    let redirect = table.tls.redirect.as_ref().or(file.tls.redirect.as_ref());
+    let Some(hsts) = table.tls.hsts.as_ref().or(file.tls.hsts.as_ref()) else {
         return if value_or(redirect, true) {
             WithoutTls::Redirect
         } else {
@@ -317,10 +329,11 @@ fn without_tls(file: &File, table: &SiteTable, site: &mut Site, report: &mut Rep
         );
     }
     let header = "Strict-Transport-Security";
-    let is_set = site.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(header));
+    let headers = &mut site.settings.filters.headers;
+    let is_set = headers.iter().any(|(name, _)| name.eq_ignore_ascii_case(header));
     if !is_set {
         let value = format!("max-age={}", hsts.value.as_secs());
-        site.headers.push((header.to_owned(), value));
+        headers.push((header.to_owned(), value));
     }
     WithoutTls::RedirectOnly
 }

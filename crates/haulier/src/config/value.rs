@@ -1,10 +1,10 @@
-//! Values that only this configuration has: rates, and rules for caches.
+//! Values of this configuration: rates, and rules for caches.
 
 use haulier_server::RateLimiter;
 use haulier_settings::Placed;
 use haulier_settings::value::{Rate, duration};
 
-/// Request body where PHP does not say: haulier's own limit.
+/// Longest request body if PHP has no limit.
 pub(super) const BODY: u64 = 8 << 20;
 
 pub(super) fn value_or<T: Copy>(written: Option<&Placed<T>>, default: T) -> T {
@@ -24,7 +24,7 @@ pub(crate) fn limiter(rate: Rate) -> RateLimiter {
     })
 }
 
-/// Cache-Control for what the configuration says: a duration, `immutable`, `no-store`, `no-cache`, `private`.
+/// Cache-Control of a rule: a duration, `immutable`, `no-store`, `no-cache`, `private`.
 pub(crate) fn cache_control(text: &str) -> Option<String> {
     let mut scope = "public";
     let mut directives = Vec::new();

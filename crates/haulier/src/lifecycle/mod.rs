@@ -248,8 +248,8 @@ async fn warm(pools: &[Arc<Pool>]) -> Result<(), AssembleError> {
 /// Name, hosts and content of each site, for reports.
 fn site_facts(settings: &Settings) -> Vec<SiteFacts> {
     let facts = |site: &Site| SiteFacts {
-        name: site.name.clone(),
-        hosts: site.hosts.clone(),
+        name: site.settings.name.clone(),
+        hosts: site.settings.hosts.clone(),
         what: site
             .images_alone()
             .unwrap_or_else(|| format!("{} in {}", site.app.preset.title, site.app.root.display())),

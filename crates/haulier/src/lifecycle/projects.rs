@@ -34,7 +34,7 @@ type Detections = Vec<Option<App>>;
 impl Projects {
     /// The projects whose application is detected and may still change; none unless `is_on`.
     pub(super) fn new(is_on: bool, settings: &Settings) -> Self {
-        let sites = settings.sites.iter().flat_map(Site::places).filter(|_| is_on);
+        let sites = settings.sites.iter().flat_map(Site::mounts).filter(|_| is_on);
         let looked_at = sites.filter_map(|site| site.looked_at.clone());
         let served: Vec<_> = looked_at.filter(|(_, app)| app.is_provisional()).collect();
         let nothing = vec![None; served.len()];

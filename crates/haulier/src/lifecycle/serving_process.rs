@@ -100,7 +100,7 @@ impl ServingProcess {
         let watchdog = tokio::spawn(feed_watchdog(self.server.handle(), Arc::clone(&self.notifier)));
         let end = self.serve(signals, commands).await;
         following.abort();
-        let (grace, lame_duck) = (self.configuration.settings.server.grace, self.lame_duck(end));
+        let (grace, lame_duck) = (self.configuration.settings.stop.grace, self.lame_duck(end));
         self.reporter.leaving();
         self.notifier.stopping(lame_duck + grace);
         let end = serve_lame_duck(&self.server, end, lame_duck, signals, commands).await;
@@ -162,7 +162,7 @@ impl ServingProcess {
 
     /// The application that was detected in a directory.
     fn recognised(&self, directory: &Path) -> Option<App> {
-        let mut sites = self.configuration.settings.sites.iter().flat_map(Site::places);
+        let mut sites = self.configuration.settings.sites.iter().flat_map(Site::mounts);
         sites.find_map(|site| {
             let (of, app) = site.looked_at.as_ref()?;
             (of == directory).then(|| app.clone())
@@ -212,14 +212,14 @@ impl ServingProcess {
         if end == StopMode::Now {
             return format!("{connections} cut");
         }
-        let most = self.lame_duck(end) + self.configuration.settings.server.grace;
+        let most = self.lame_duck(end) + self.configuration.settings.stop.grace;
         format!("{connections}, at most {} s", most.as_secs())
     }
 
     /// The lame-duck time of a stop.
     fn lame_duck(&self, end: StopMode) -> Duration {
         match end {
-            StopMode::LameDuck => self.configuration.settings.lame_duck,
+            StopMode::LameDuck => self.configuration.settings.stop.lame_duck,
             StopMode::Drain | StopMode::Now => Duration::ZERO,
         }
     }
@@ -304,7 +304,7 @@ impl ServingProcess {
         self.follow_certificates(assembled.certificates);
         self.pools = assembled.pools;
         self.configuration = configuration;
-        let grace = self.configuration.settings.server.grace;
+        let grace = self.configuration.settings.stop.grace;
         for pool in leaving {
             self.retiring.spawn(retire(pool, grace, Arc::clone(&self.metrics)));
         }

@@ -19,7 +19,7 @@ pub(crate) use file::Reopen;
 pub(crate) use json_line::json_line;
 pub(crate) use line::LineFormat;
 pub(crate) use line::seconds;
-pub(crate) use settings::{Access, Format, LogSettings, SiteLog};
+pub(crate) use settings::{Format, LogSettings, LogTable, SiteLog, SiteLogTable};
 pub(crate) use writer::LogWriter;
 
 /// Sends every event of `level` and above to standard error. The caller closes the writer before the process ends.

@@ -129,7 +129,7 @@ fn of_configuration(
         .iter()
         .filter_map(|site| Some((site, site.images.as_ref()?.store.as_ref()?)))
         .collect();
-    let wanted = |site: &Site| arguments.site.as_ref().is_none_or(|name| *name == site.name);
+    let wanted = |site: &Site| arguments.site.as_ref().is_none_or(|name| *name == site.settings.name);
     let mut places: Vec<&StorePlace> = Vec::new();
     let mut verified = Vec::new();
     for (site, place) in stores.iter().filter(|(site, _)| wanted(site)) {

@@ -1,28 +1,34 @@
 //! Every setting, declared once: name, kind, default and description.
 //!
-//! What is made of the declarations: the structs as written (with places), their reader, the error texts, the reference
-//! in docs/config.md, the JSON Schema (`json_schema`) and the configuration as it is shown (`effective`).
+//! The server, PHP, log and certificates declare the settings that they take as written; this module puts them into the
+//! grammar of a file. The declarations make the structs as written, their reader, the error texts, the reference in
+//! docs/config.md, the JSON Schema (`schema`) and `haulier config` (`effective`).
 
-mod compress;
-mod images;
+mod dictionary;
 mod pool;
 mod server;
 mod site;
+mod store;
 mod tls;
 
-pub(crate) use compress::{CompressTable, DictionaryTable, SiteCompressTable};
-pub(crate) use images::{ImagesTable, StoreTable};
-pub(crate) use pool::{HealthTable, PoolTable, WorkersTable};
-pub(crate) use server::{LimitsTable, LogTable, ServerTable};
-pub(crate) use site::{MaintenanceTable, OffloadTable, RouteTable, SiteTable};
+pub(crate) use dictionary::DictionaryTable;
+pub(crate) use pool::PoolTable;
+pub(crate) use server::{ServerTable, StopSettings};
+pub(crate) use site::SiteTable;
+pub(crate) use store::StoreTable;
 pub(crate) use tls::{SiteTlsTable, TlsTable};
 
 use std::path::Path;
 
+use haulier_php::{HealthTable, RecycleTable, RlimitsTable, SlowTable, WorkersTable};
+use haulier_server::{
+    CompressTable, ImagesTable, LimitsTable, MaintenanceTable, OffloadTable, RouteTable, SiteCompressTable, UploadTable,
+};
 use haulier_settings::declare::{Declared, Header};
-use haulier_settings::{Below, Foreign, Kind, Language, Placed, Table, Word};
+use haulier_settings::{Below, Foreign, Language, Placed, SettingsTable, ValueKind, Word};
 
 use super::foreign;
+use crate::log::{LogTable, SiteLogTable};
 
 /// The configuration of a server.
 pub(crate) static CONFIGURATION: Language = Language {
@@ -35,14 +41,14 @@ pub(crate) static CONFIGURATION: Language = Language {
 };
 
 /// The tables at the top of a file.
-pub(crate) static TOP: Table = Table {
+pub(crate) static TOP: SettingsTable = SettingsTable {
     name: "",
     words: &[
         Word {
             name: "include",
             default: "[]",
             about: "Further files, as patterns relative to this file; each adds tables.",
-            kinds: &[Kind::Texts],
+            kinds: &[ValueKind::Texts],
             path: false,
             below: Below::Nothing,
         },
@@ -86,7 +92,7 @@ pub(crate) static TOP: Table = Table {
 };
 
 /// All tables, in the order of the reference.
-static TABLES: &[&Table] = &[
+static TABLES: &[&SettingsTable] = &[
     &TOP,
     ServerTable::TABLE,
     LogTable::TABLE,
@@ -95,27 +101,27 @@ static TABLES: &[&Table] = &[
     TlsTable::TABLE,
     PoolTable::TABLE,
     WorkersTable::TABLE,
-    pool::RecycleTable::TABLE,
-    pool::RlimitsTable::TABLE,
+    RecycleTable::TABLE,
+    RlimitsTable::TABLE,
     HealthTable::TABLE,
-    pool::SlowTable::TABLE,
+    SlowTable::TABLE,
     SiteTable::TABLE,
     site::SiteLimitsTable::TABLE,
     site::SendfileTable::TABLE,
     OffloadTable::TABLE,
-    site::SiteLogTable::TABLE,
+    SiteLogTable::TABLE,
     MaintenanceTable::TABLE,
     RouteTable::TABLE,
     SiteCompressTable::TABLE,
     ImagesTable::TABLE,
-    images::UploadTable::TABLE,
+    UploadTable::TABLE,
     StoreTable::TABLE,
     DictionaryTable::TABLE,
     SiteTlsTable::TABLE,
 ];
 
 impl PoolTable {
-    /// A pool that says nothing but its name.
+    /// A pool with only a name.
     pub(crate) fn named(name: &str) -> Self {
         Self {
             heading: Header::named(name),
@@ -125,7 +131,7 @@ impl PoolTable {
 }
 
 impl SiteTable {
-    /// A site that says nothing but its name and root.
+    /// A site with only a name and a root.
     pub(crate) fn rooted(name: &str, root: &Path) -> Self {
         Self {
             heading: Header::named(name),
@@ -146,40 +152,9 @@ impl SiteTable {
         }
     }
 
-    /// Whether a root is meant, be it no text or misspelt: that error is enough.
+    /// True if a root is meant, even one that is no text or misspelt, which has its error already.
     pub(crate) fn means_root(&self) -> bool {
         self.root.is_some() || self.heading.has("root") || self.heading.misspelt.contains(&"root")
-    }
-}
-
-impl CompressTable {
-    /// The part that sites may say themselves.
-    pub(crate) fn of_sites(&self) -> SiteCompressTable {
-        SiteCompressTable {
-            heading: self.heading.clone(),
-            level: self.level.clone_written(),
-            algorithms: self.algorithms.clone(),
-            min_size: self.min_size.clone_written(),
-            types: self.types.clone(),
-            zstd: self.zstd.clone(),
-            br: self.br.clone(),
-            gzip: self.gzip.clone(),
-            no_secrets: self.no_secrets.clone_written(),
-        }
-    }
-}
-
-impl TlsTable {
-    /// The part that sites may say themselves.
-    pub(crate) fn of_sites(&self) -> SiteTlsTable {
-        SiteTlsTable {
-            heading: self.heading.clone(),
-            mode: self.mode.clone_written(),
-            cert: self.cert.clone(),
-            key: self.key.clone(),
-            redirect: self.redirect.clone_written(),
-            hsts: self.hsts.clone(),
-        }
     }
 }
 
@@ -232,9 +207,11 @@ mod tests {
 
     #[test]
     fn every_default_can_be_read() {
-        // Reading one that is not what its kind takes panics.
+        // A default that its kind cannot parse panics.
         let (server, log, limits) = (ServerTable::default(), LogTable::default(), LimitsTable::default());
-        assert!(server.http2.get() && log.level.get() == tracing::Level::INFO && limits.header.get() == 32 << 10);
+        assert!(
+            server.serving.http2.get() && log.level.get() == tracing::Level::INFO && limits.header.get() == 32 << 10
+        );
     }
 
     #[test]
