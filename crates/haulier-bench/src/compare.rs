@@ -157,7 +157,7 @@ fn words(metric: Metric, estimate: &Estimate, verdict: Verdict) -> String {
         Verdict::NotComparable => "not comparable".to_owned(),
         Verdict::NoDifference => format!("no difference shown ({})", range(estimate.low, estimate.high)),
         Verdict::Better | Verdict::Worse => {
-            let (times, low, high) = above_one(estimate);
+            let (times, low, high) = above_one(estimate.ratio, estimate.low, estimate.high);
             let word = match (metric, estimate.ratio > 1.0) {
                 (Metric::RequestsPerSecond, true) => "more",
                 (Metric::RequestsPerSecond, false) => "fewer",
@@ -172,11 +172,11 @@ fn words(metric: Metric, estimate: &Estimate, verdict: Verdict) -> String {
 }
 
 /// The ratio and its interval, inverted below 1: "3× less" reads more easily than "0.33×".
-fn above_one(estimate: &Estimate) -> (f64, f64, f64) {
-    if estimate.ratio >= 1.0 {
-        (estimate.ratio, estimate.low, estimate.high)
+fn above_one(ratio: f64, low: f64, high: f64) -> (f64, f64, f64) {
+    if ratio >= 1.0 {
+        (ratio, low, high)
     } else {
-        (1.0 / estimate.ratio, 1.0 / estimate.high, 1.0 / estimate.low)
+        (1.0 / ratio, 1.0 / high, 1.0 / low)
     }
 }
 
@@ -244,15 +244,7 @@ fn sentence(targets: &[Target], comparison: &Comparison, has_levels: bool) -> St
     } else {
         format!("not the same work ({work}): ")
     };
-    let estimate = Estimate {
-        ratio: comparison.ratio,
-        low: comparison.low,
-        high: comparison.high,
-        p_value: comparison.p_value,
-        pairs: comparison.pairs as usize,
-        smallest_visible: comparison.smallest_visible,
-    };
-    let (times, low, high) = above_one(&estimate);
+    let (times, low, high) = above_one(comparison.ratio, comparison.low, comparison.high);
     let (name, base_name) = (&other.name, &base.name);
     let said = match comparison.verdict {
         Verdict::NotComparable => format!("{name} and {base_name} cannot be compared{at}"),

@@ -109,11 +109,12 @@ impl StatusRule {
 pub enum StopRule {
     #[default]
     Never,
-    /// The first one.
+    /// The first failure of a connection, of any kind.
     Any,
-    /// The rule of ab: the first timeout, and unless it `goes_on` the first other failure. A connection that ends early
-    /// is no failure.
-    Ab { goes_on: bool },
+    /// The first timeout.
+    Timeout,
+    /// The first timeout or socket error. A connection that ends early is neither.
+    SocketError,
 }
 
 impl StopRule {
@@ -123,9 +124,8 @@ impl StopRule {
         match self {
             Self::Never => false,
             Self::Any => failures.of_sockets() + failures.timeouts() > 0,
-            Self::Ab { goes_on } => {
-                failures.timeouts() > 0 || (!goes_on && failures.of_sockets() > failures.short_body)
-            }
+            Self::Timeout => failures.timeouts() > 0,
+            Self::SocketError => failures.timeouts() > 0 || failures.of_sockets() > failures.short_body,
         }
     }
 }
@@ -368,16 +368,16 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn ab_ends_at_socket_errors_but_not_at_the_end_of_a_connection() {
-        let (ab, patient) = (StopRule::Ab { goes_on: false }, StopRule::Ab { goes_on: true });
+    fn a_connection_that_ends_early_is_no_socket_error() {
         let cut = Failures {
             short_body: 1,
             ..Failures::default()
         };
         let reset = Failures { reset: 1, ..cut };
         let late = Failures { body_timeout: 1, ..cut };
-        assert!(!ab.ends(&cut) && ab.ends(&reset) && ab.ends(&late));
-        assert!(!patient.ends(&reset) && patient.ends(&late));
+        let (socket, timeout) = (StopRule::SocketError, StopRule::Timeout);
+        assert!(!socket.ends(&cut) && socket.ends(&reset) && socket.ends(&late));
+        assert!(!timeout.ends(&reset) && timeout.ends(&late));
         assert!(StopRule::Any.ends(&cut) && StopRule::Any.ends(&late));
         let wrong = Failures {
             status: 1,
@@ -385,7 +385,7 @@ pub(super) mod tests {
             body: 1,
             ..Failures::default()
         };
-        assert!(!StopRule::Any.ends(&wrong) && !ab.ends(&wrong));
+        assert!(!StopRule::Any.ends(&wrong) && !socket.ends(&wrong));
     }
 
     #[test]

@@ -78,10 +78,11 @@ impl BenchArgs {
             source: self.source,
             proxy: self.proxy.clone(),
             same_length: self.strict_length || (self.ab && !self.any_length),
-            stop: match (self.ab, self.stop_on_error) {
-                (true, _) => StopRule::Ab { goes_on: self.go_on },
-                (false, true) => StopRule::Any,
-                (false, false) => StopRule::Never,
+            stop: match (self.ab, self.go_on, self.stop_on_error) {
+                (true, true, _) => StopRule::Timeout,
+                (true, false, _) => StopRule::SocketError,
+                (false, _, true) => StopRule::Any,
+                (false, _, false) => StopRule::Never,
             },
             mix,
             tls: self.tls(),
