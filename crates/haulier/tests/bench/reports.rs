@@ -103,7 +103,7 @@ fn terminal_and_report_say_the_same_of_a_run() {
         assert_eq!(terminal[..2], report[..2], "{name}");
     }
     for text in [&ended.stdout, &markdown] {
-        assert!(text.contains("of all slices together"), "{text}");
+        assert!(text.contains("cover all slices together"), "{text}");
     }
 }
 
@@ -150,7 +150,7 @@ fn two_runs_are_laid_beside_each_other_and_the_page_says_what_that_is_worth() {
     assert!(between.count() >= 4, "{}", both["comparisons"]);
     let page = fs::read_to_string(place.path("both.html")).expect("written");
     assert!(
-        page.contains("one after the other"),
+        page.contains("were not interleaved"),
         "the page says that they were not interleaved"
     );
 }
