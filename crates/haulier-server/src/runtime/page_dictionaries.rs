@@ -52,7 +52,7 @@ pub(super) async fn keep_fresh(thread: Rc<Thread>) {
 /// # Errors
 /// A description for the log.
 async fn page(thread: &Rc<Thread>, site: &Arc<Site>, target: &str) -> Result<Bytes, String> {
-    let request = request(thread, site, target).ok_or("its path is none")?;
+    let request = request(thread, site, target).ok_or("its path is malformed")?;
     let answered = match pipeline::serve_site(thread, Arc::clone(site), request) {
         Handling::Ready(answered) => answered,
         Handling::Later(answered) => answered.await,
@@ -63,7 +63,7 @@ async fn page(thread: &Rc<Thread>, site: &Arc<Site>, target: &str) -> Result<Byt
     }
     let fields = response.head.fields();
     if !fields.known(Known::ContentType).is_some_and(is_html) {
-        return Err("it is no HTML".into());
+        return Err("it is not HTML".into());
     }
     collect(response.body).await.map_err(ToOwned::to_owned)
 }
@@ -121,7 +121,7 @@ fn add(page: &mut Vec<u8>, piece: Piece) -> Result<(), &'static str> {
     if page.len() as u64 + piece.len() > MOST as u64 {
         return Err(TOO_LONG);
     }
-    piece.read_to(page).map_err(|_| "its spool cannot be read")
+    piece.read_to(page).map_err(|_| "cannot read its spool")
 }
 
 /// The exchange of a request without a connection.

@@ -123,7 +123,7 @@ impl Challenges {
     /// The token is malformed, or the file cannot be written.
     pub fn put_http(&self, token: &str, authorization: &str) -> io::Result<()> {
         let path = self.http_path(token.as_bytes());
-        let path = path.ok_or_else(|| io::Error::other("the authority's token is none"))?;
+        let path = path.ok_or_else(|| io::Error::other("malformed challenge token"))?;
         self.write(&path, authorization.as_bytes())
     }
 
@@ -133,7 +133,7 @@ impl Challenges {
     /// The file cannot be written.
     pub fn put_tls(&self, name: &str, chain: &str, key: &str) -> io::Result<()> {
         let path = self.tls_path(name);
-        let path = path.ok_or_else(|| io::Error::other("no name of a host"))?;
+        let path = path.ok_or_else(|| io::Error::other("not a host name"))?;
         self.write(&path, format!("{chain}{key}").as_bytes())
     }
 

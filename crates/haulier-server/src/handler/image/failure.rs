@@ -89,7 +89,7 @@ impl From<&ImageError> for ImageFailure {
                     ..Self::ours(503, Reason::ImageWorkerFailed, error.to_string())
                 };
             }
-            ImageError::Worker(_) => return Self::ours(500, Reason::ImageWorkerFailed, "the image could not be made"),
+            ImageError::Worker(_) => return Self::ours(500, Reason::ImageWorkerFailed, "cannot render the image"),
         };
         Self::new(status, error.to_string())
     }
@@ -99,11 +99,11 @@ impl From<&StoreError> for ImageFailure {
     fn from(error: &StoreError) -> Self {
         match error {
             StoreError::Full(_) => Self::ours(507, Reason::StoreFull, "there is no room for more images"),
-            StoreError::Io(_) => Self::ours(500, Reason::StoreFailed, "the image cannot be read"),
+            StoreError::Io(_) => Self::ours(500, Reason::StoreFailed, "cannot read the image"),
             StoreError::Remote(_) | StoreError::NotBuilt | StoreError::Short { .. } => Self::ours(
                 502,
                 Reason::StoreFailed,
-                "the store of the images does not answer as it should",
+                "the image store failed",
             ),
         }
     }

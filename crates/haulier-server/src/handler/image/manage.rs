@@ -23,7 +23,7 @@ pub(super) fn start_info(context: &RequestContext<'_>, images: &ImageSite) -> St
     match api::parameter(context.query, "md5").and_then(api::key) {
         Some(id) => wait_for(ImageWork::Info(id)),
         None if compat.is_zimg() => Started::Response(compat::error(200, ZimgError::Url)),
-        None => Started::Response(compat::error_in_words(400, ZimgError::Url, "`md5` is missing or no id")),
+        None => Started::Response(compat::error_in_words(400, ZimgError::Url, "`md5` is missing or not an id")),
     }
 }
 
@@ -36,7 +36,7 @@ pub(super) fn start_delete(context: &RequestContext<'_>, images: &ImageSite, id:
     if bearer(context.request).is_some_and(|shown| is_same(shown, token.as_bytes())) {
         return wait_for(ImageWork::Delete(id));
     }
-    let failure = ImageFailure::new(401, "deleting takes the site's token");
+    let failure = ImageFailure::new(401, "deleting requires the token of the site");
     let response = refuse(context.site, context.request, &failure);
     Started::Response(response.with("WWW-Authenticate", "Bearer"))
 }
@@ -62,7 +62,7 @@ pub(super) fn start_admin(context: &RequestContext<'_>, images: &ImageSite) -> S
             false => refuse(
                 context.site,
                 context.request,
-                &ImageFailure::new(403, "not for this address"),
+                &ImageFailure::new(403, "not allowed from this address"),
             ),
         });
     }

@@ -90,7 +90,7 @@ pub(crate) fn start(context: &RequestContext<'_>) -> Option<Started> {
         ImageRoute::Climbing => Started::Response(compat::forbidden()),
         ImageRoute::Nothing => Started::Response(refuse(context.site, context.request, &ImageFailure::missing())),
         ImageRoute::WrongMethod(allow) => {
-            let failure = ImageFailure::new(405, "this method means nothing here");
+            let failure = ImageFailure::new(405, "this method is not allowed here");
             Started::Response(refuse(context.site, context.request, &failure).with("Allow", allow))
         }
     })
@@ -142,7 +142,7 @@ fn start_image(context: &RequestContext<'_>, images: &Arc<ImageSite>, id: &Key) 
     let download = images.settings.download.as_ref();
     let is_refused = download.is_some_and(|networks| !context.comes_from(networks));
     let order = match is_refused {
-        true => Err(ImageFailure::new(403, "not for this address")),
+        true => Err(ImageFailure::new(403, "not allowed from this address")),
         false => order::of_image(context, images, id),
     };
     match order {

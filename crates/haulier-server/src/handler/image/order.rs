@@ -139,7 +139,7 @@ fn read_among_others(query: &str, images: &ImageSite) -> Option<Result<Query, Op
 }
 
 fn text(query: Option<&[u8]>) -> Result<&str, ImageFailure> {
-    std::str::from_utf8(query.unwrap_or_default()).map_err(|_| ImageFailure::new(400, "the query is no text"))
+    std::str::from_utf8(query.unwrap_or_default()).map_err(|_| ImageFailure::new(400, "the query is not UTF-8"))
 }
 
 /// Checks the signature of an address; a wrong one is refused.
@@ -150,7 +150,7 @@ fn judge(context: &RequestContext<'_>, images: &ImageSite) -> Result<Verdict, Im
     }
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     match signature::judge(keys, context.request.head.target(), now.as_secs()) {
-        Verdict::Wrong => Err(ImageFailure::new(403, "the signature is not that of this address")),
+        Verdict::Wrong => Err(ImageFailure::new(403, "the signature does not match the address")),
         Verdict::Expired => Err(ImageFailure::new(403, "the address has expired")),
         verdict => Ok(verdict),
     }
@@ -226,7 +226,7 @@ fn transform(
             let transform = preset.ok_or_else(|| ImageFailure::new(404, "there is no such preset"))?;
             return Ok(Some(follow(context, images, transform, false)));
         }
-        _ if !is_free && settings.only_presets => return Err(ImageFailure::new(403, "only presets are made here")),
+        _ if !is_free && settings.only_presets => return Err(ImageFailure::new(403, "this site renders presets only")),
         _ if !is_free => return Err(unsigned()),
         Query::Original => return Ok(None),
         Query::Transform(transform) => transform,

@@ -34,7 +34,7 @@ pub(super) fn refusal(context: &RequestContext<'_>, images: &ImageSite) -> Optio
     if !context.comes_from(&settings.upload) {
         return Some(as_json(
             context.site,
-            &ImageFailure::new(403, "uploads are not open to this address"),
+            &ImageFailure::new(403, "uploads are not allowed from this address"),
         ));
     }
     if context
@@ -48,7 +48,7 @@ pub(super) fn refusal(context: &RequestContext<'_>, images: &ImageSite) -> Optio
         return Some(compat::error_in_words(
             400,
             ZimgError::Body,
-            "an upload has a body and a Content-Type",
+            "an upload needs a body and a Content-Type",
         ));
     }
     None
@@ -95,7 +95,7 @@ fn names_an_image(content_type: &[u8]) -> bool {
 fn too_large(site: &Site) -> Response {
     as_json(
         site,
-        &ImageFailure::new(413, "the image is larger than this site takes"),
+        &ImageFailure::new(413, "the image exceeds the limit of this site"),
     )
 }
 
