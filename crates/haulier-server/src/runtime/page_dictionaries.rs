@@ -21,13 +21,13 @@ use crate::site::Site;
 use crate::thread::Thread;
 
 /// Interval between searches for pages that are due.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 /// Longest page that becomes a dictionary, bytes: clients and the server keep it.
 const MOST: usize = 1 << 20;
 
 /// Keeps the dictionaries of all sites fresh, for as long as the thread serves.
 pub(super) async fn keep_fresh(thread: Rc<Thread>) {
-    let mut looks = tokio::time::interval(LOOK);
+    let mut looks = tokio::time::interval(CHECK_INTERVAL);
     looks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     while !thread.io.draining.get() {
         looks.tick().await;

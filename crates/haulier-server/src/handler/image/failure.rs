@@ -100,11 +100,9 @@ impl From<&StoreError> for ImageFailure {
         match error {
             StoreError::Full(_) => Self::ours(507, Reason::StoreFull, "there is no room for more images"),
             StoreError::Io(_) => Self::ours(500, Reason::StoreFailed, "cannot read the image"),
-            StoreError::Remote(_) | StoreError::NotBuilt | StoreError::Short { .. } => Self::ours(
-                502,
-                Reason::StoreFailed,
-                "the image store failed",
-            ),
+            StoreError::Remote(_) | StoreError::NotBuilt | StoreError::Short { .. } => {
+                Self::ours(502, Reason::StoreFailed, "the image store failed")
+            }
         }
     }
 }

@@ -23,7 +23,11 @@ pub(super) fn start_info(context: &RequestContext<'_>, images: &ImageSite) -> St
     match api::parameter(context.query, "md5").and_then(api::key) {
         Some(id) => wait_for(ImageWork::Info(id)),
         None if compat.is_zimg() => Started::Response(compat::error(200, ZimgError::Url)),
-        None => Started::Response(compat::error_in_words(400, ZimgError::Url, "`md5` is missing or not an id")),
+        None => Started::Response(compat::error_in_words(
+            400,
+            ZimgError::Url,
+            "`md5` is missing or not an id",
+        )),
     }
 }
 
