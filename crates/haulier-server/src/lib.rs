@@ -19,6 +19,7 @@ mod images; // the images of a site
 mod io; // sockets, deadlines, buffers
 mod listen; // bound addresses and accepted connections
 pub mod local_time;
+mod lock;
 mod log_throttle; // one log line for many events
 pub mod metrics; // counters, recent requests, Prometheus
 mod password; // password files

@@ -5,10 +5,11 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use crate::clock::{nanoseconds, now};
+use crate::lock::lock;
 
 /// A number of requests in a period.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +23,7 @@ pub struct Rate {
 }
 
 /// Number of locks that the addresses are spread over.
-const SHARDS: usize = 16;
+pub(crate) const SHARDS: usize = 16;
 /// Most addresses remembered under each lock: 131,072 in all, in 2 to 4 MiB.
 const MOST: usize = 8192;
 
@@ -54,9 +55,7 @@ impl RateLimiter {
         let interval = nanoseconds(self.rate.period) / u64::from(self.rate.count.max(1));
         let tolerance = interval.saturating_mul(u64::from(self.rate.burst.max(1)) - 1);
         let key = key(address);
-        let mut shard = self.shards[(key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize]
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let mut shard = lock(&self.shards[shard_of(key)]);
         let full_at = shard.get(&key).copied().unwrap_or(0).max(now);
         if full_at - now > tolerance {
             return Err(Duration::from_nanos(full_at - now - tolerance));
@@ -85,6 +84,11 @@ pub(crate) fn key(address: IpAddr) -> u64 {
         // The upper half. Only the loopback address begins with 32 zero bits, as IPv4 addresses do here.
         IpAddr::V6(address) => (address.to_bits() >> 64) as u64,
     }
+}
+
+/// The lock that a key belongs to.
+pub(crate) fn shard_of(key: u64) -> usize {
+    (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize
 }
 
 #[cfg(test)]

@@ -34,6 +34,7 @@ const CRATES: [(&str, &[&str]); 1] = [(
         "pattern",
         "log_throttle",
         "local_time",
+        "lock",
         "clock",
     ],
 )];

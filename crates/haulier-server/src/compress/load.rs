@@ -6,8 +6,10 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
+
+use crate::lock::lock;
 
 /// The load of the machine's processors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -75,7 +77,7 @@ impl Meter {
     fn at(&self, at: Instant) -> CpuLoad {
         let elapsed = at.saturating_duration_since(self.begun).as_millis() as u64;
         if elapsed >= self.due.load(Ordering::Relaxed) && !self.asking.swap(true, Ordering::Acquire) {
-            let pressure = self.source.lock().unwrap_or_else(PoisonError::into_inner).pressure(at);
+            let pressure = lock(&self.source).pressure(at);
             let next = self.step().next(pressure);
             self.step.store(next as u8, Ordering::Relaxed);
             self.due.store(elapsed + INTERVAL.as_millis() as u64, Ordering::Relaxed);

@@ -14,7 +14,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, lchown};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 use std::time::SystemTime;
 
 use haulier_http::OpenFile;
@@ -26,6 +26,7 @@ use haulier_store::{Checked, FileState};
 use sha2::{Digest, Sha256};
 
 use super::{codec, dictionary, policy};
+use crate::lock::lock;
 
 /// Longest queue of files; requests beyond it retry later.
 const MOST_WAITING: usize = 64;
@@ -153,7 +154,7 @@ impl CompressedStore {
         {
             return self.compared(name, file, &FileState::of(&metadata));
         }
-        if self.lock().useless.contains(&name) {
+        if lock(&self.state).useless.contains(&name) {
             CompressedCopy::Useless
         } else {
             CompressedCopy::Absent
@@ -168,11 +169,11 @@ impl CompressedStore {
         }
         match tokio::runtime::Handle::try_current() {
             Ok(runtime) if state.length() > AT_ONCE => {
-                if self.lock().underway.insert(name.clone()) {
+                if lock(&self.state).underway.insert(name.clone()) {
                     let (store, state) = (Arc::clone(self), *state);
                     runtime.spawn_blocking(move || {
                         store.compare(&name, &file, &state);
-                        store.lock().underway.remove(&name);
+                        lock(&store.state).underway.remove(&name);
                     });
                 }
                 CompressedCopy::Absent
@@ -196,7 +197,7 @@ impl CompressedStore {
             Err(error) => tracing::warn!(file = %path.display(), %error, "a compressed copy cannot be read"),
         }
         if fs::remove_file(path).is_ok() {
-            let mut state_of_all = self.lock();
+            let mut state_of_all = lock(&self.state);
             state_of_all.bytes = state_of_all.bytes.saturating_sub(state.length());
         }
         None
@@ -218,7 +219,7 @@ impl CompressedStore {
     }
 
     fn order(&self, name: &OsString, file: &Arc<OpenFile>, kind: CopyKind) {
-        if file.length() > MOST_LENGTH || !self.lock().underway.insert(name.clone()) {
+        if file.length() > MOST_LENGTH || !lock(&self.state).underway.insert(name.clone()) {
             return;
         }
         let job = CopyJob {
@@ -227,24 +228,20 @@ impl CompressedStore {
             kind,
         };
         if self.jobs.try_send(job).is_err() {
-            self.lock().underway.remove(name);
+            lock(&self.state).underway.remove(name);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, StoreState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn work(&self, job: &CopyJob) {
         // A thread that missed the finished copy has ordered it again.
         if self.directory.join(&job.name).exists() {
-            self.lock().underway.remove(&job.name);
+            lock(&self.state).underway.remove(&job.name);
             return;
         }
         match self.build(job) {
-            Ok(Some(bytes)) => self.lock().bytes += bytes,
+            Ok(Some(bytes)) => lock(&self.state).bytes += bytes,
             Ok(None) => {
-                let mut state = self.lock();
+                let mut state = lock(&self.state);
                 if state.useless.len() >= MOST_USELESS {
                     state.useless.clear();
                 }
@@ -254,8 +251,8 @@ impl CompressedStore {
                 tracing::warn!(%error, directory = %self.directory.display(), "cannot store a compressed copy");
             }
         }
-        self.lock().underway.remove(&job.name);
-        if self.lock().bytes > self.limit
+        lock(&self.state).underway.remove(&job.name);
+        if lock(&self.state).bytes > self.limit
             && let Err(error) = self.tidy()
         {
             tracing::warn!(%error, directory = %self.directory.display(), "cannot remove old compressed copies");
@@ -358,7 +355,7 @@ impl CompressedStore {
                 bytes -= length;
             }
         }
-        self.lock().bytes = bytes;
+        lock(&self.state).bytes = bytes;
         Ok(())
     }
 }
@@ -408,7 +405,7 @@ mod tests {
 
     fn settled(store: &Arc<CompressedStore>, key: &str, coding: Coding) -> CompressedCopy {
         for _ in 0..1000 {
-            if store.lock().underway.is_empty() {
+            if lock(&store.state).underway.is_empty() {
                 break;
             }
             std::thread::sleep(Duration::from_millis(20));
@@ -440,7 +437,7 @@ mod tests {
         drop(store);
         let again = CompressedStore::open(&kept, 1 << 20, None).expect("a store");
         assert!(matches!(again.find("k", Coding::Zstd), CompressedCopy::Ready(..)));
-        assert!(again.lock().bytes > 0);
+        assert!(lock(&again.state).bytes > 0);
     }
 
     #[test]
@@ -490,7 +487,7 @@ mod tests {
         sealed::write(&mut written, seal_name(&name).as_bytes(), &content).expect("written");
         let store = CompressedStore::open(&kept, 1 << 20, None).expect("a store");
         assert!(matches!(store.find("k", Coding::Gzip), CompressedCopy::Absent));
-        while !store.lock().underway.is_empty() {
+        while !lock(&store.state).underway.is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         let found = store.find("k", Coding::Gzip);
@@ -534,7 +531,7 @@ mod tests {
             file.set_modified(SystemTime::now() - age).expect("a time");
         }
         store.tidy().expect("a tidy directory");
-        assert_eq!(store.lock().bytes, 700);
+        assert_eq!(lock(&store.state).bytes, 700);
         assert!(!kept.join("12.gzip.sealed").exists() && kept.join("13.gzip.sealed").exists());
     }
 

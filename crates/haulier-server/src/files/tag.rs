@@ -12,7 +12,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::SystemTime;
 
 use haulier_http::OpenFile;
@@ -20,6 +20,7 @@ use haulier_http::OpenFile;
 use super::cache::SETTLED;
 use super::open::Version;
 use super::settings::EntityTags;
+use crate::lock::lock;
 
 /// Larger files get no tag of their content, bytes: reading one would evict everything else from the page cache.
 const MOST_LENGTH: u64 = 1 << 30;
@@ -156,10 +157,6 @@ impl Digests {
         }
         None
     }
-}
-
-fn lock(known: &Mutex<KnownDigests>) -> MutexGuard<'_, KnownDigests> {
-    known.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Main loop of the hashing thread.

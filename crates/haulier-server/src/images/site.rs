@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use haulier_http::ImageTimes;
@@ -14,6 +14,7 @@ use haulier_store::cache::CacheKey;
 
 use super::settings::ImageSettings;
 use crate::files::FileEntry;
+use crate::lock::lock;
 
 /// The next number of a site.
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
@@ -146,7 +147,7 @@ impl ImageSite {
 
     /// Times of the steps of renderings, in the order of [`RenderStep::ALL`].
     pub(crate) fn step_times(&self) -> StepTimes {
-        *self.times.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.times)
     }
 }
 
@@ -165,7 +166,7 @@ impl Fallback {
 }
 
 fn count(counted: &Mutex<StepTimes>, times: &ImageTimes) {
-    let mut counted = counted.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut counted = lock(counted);
     for (counted, step) in counted.iter_mut().zip(RenderStep::ALL) {
         let time = step.of(times);
         counted.classes[WaitTimes::class_of(time)] += 1;

@@ -7,18 +7,16 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use tokio::sync::Notify;
 
+use crate::lock::lock;
 use crate::log_throttle::LogThrottle;
-use crate::rate_limiter::key as address_key;
+use crate::rate_limiter::{SHARDS, key as address_key, shard_of};
 
 /// Counts of connections by [`address_key`].
 type PerIp = HashMap<u64, u32, foldhash::fast::RandomState>;
-
-/// Number of locks over the counts by address, so that threads rarely contend.
-const SHARDS: usize = 16;
 
 /// Counts the connections of all threads.
 #[derive(Debug)]
@@ -125,8 +123,7 @@ impl Gate {
     }
 
     fn shard(&self, key: u64) -> MutexGuard<'_, PerIp> {
-        let shard = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 60) as usize;
-        self.per_ip[shard].lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.per_ip[shard_of(key)])
     }
 
     fn leave(&self, counted: Option<u64>) {

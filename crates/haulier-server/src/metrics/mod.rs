@@ -16,7 +16,7 @@ mod totals;
 mod transfers;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Instant, SystemTime};
 
 use haulier_http::{Request, Streamed};
@@ -24,6 +24,7 @@ use haulier_php::{Pool, PoolStatus};
 
 use crate::images::ImageSite;
 use crate::io::Gate;
+use crate::lock::lock;
 use crate::site::Site;
 use crate::tls::Certificates;
 
@@ -104,8 +105,7 @@ impl Metrics {
     }
 
     fn served(&self) -> MutexGuard<'_, Served> {
-        // No panic can leave it half changed.
-        self.served.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.served)
     }
 
     /// The number of this site's series; adds one if there is none.
@@ -215,10 +215,7 @@ impl Metrics {
     #[must_use]
     pub fn streaming_scripts(&self) -> Vec<StreamingScript> {
         let sites = self.served().sites.clone();
-        self.streaming
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .worst_first(&sites)
+        lock(&self.streaming).worst_first(&sites)
     }
 
     /// The counts of the image services, in the order of their sites.
@@ -279,8 +276,7 @@ impl Metrics {
     /// Notes a body that went through PHP, if it is large.
     pub(crate) fn note_streamed(&self, site: &Site, streamed: &Streamed, bytes: u64) {
         if bytes > stream::LARGE {
-            let mut table = self.streaming.lock().unwrap_or_else(PoisonError::into_inner);
-            table.note(site.series, streamed, bytes);
+            lock(&self.streaming).note(site.series, streamed, bytes);
         }
     }
 }

@@ -4,13 +4,14 @@
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime};
 
 use haulier_http::{Reason, Request};
 
 use super::counters::Finished;
+use crate::lock::lock;
 use crate::site::Site;
 
 /// Most failures kept.
@@ -180,10 +181,6 @@ fn shortened_to(longest: usize, bytes: &[u8]) -> String {
     } else {
         text.into_owned()
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use haulier_http::Request;
 
 use super::recent::shortened;
+use crate::lock::lock;
 use crate::site::Site;
 
 /// Time after which a response is listed; most end before, at no cost.
@@ -68,13 +69,9 @@ struct TransferTable {
 }
 
 impl Transfers {
-    fn lock(&self) -> MutexGuard<'_, TransferTable> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Oldest first.
     pub(super) fn list(&self) -> Vec<Arc<Transfer>> {
-        self.lock().listed.values().cloned().collect()
+        lock(&self.table).listed.values().cloned().collect()
     }
 
     /// Lists a response to `request` whose sending began at `since`.
@@ -98,7 +95,7 @@ impl Transfers {
         length: Option<u64>,
         since: Instant,
     ) -> ListedTransfer {
-        let mut table = self.lock();
+        let mut table = lock(&self.table);
         let number = table.next;
         table.next += 1;
         let transfer = Arc::new(Transfer {
@@ -140,7 +137,7 @@ impl ListedTransfer {
 
 impl Drop for ListedTransfer {
     fn drop(&mut self) {
-        self.transfers.lock().listed.remove(&self.transfer.number);
+        lock(&self.transfers.table).listed.remove(&self.transfer.number);
     }
 }
 

@@ -5,7 +5,7 @@
 //! as differences.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -16,6 +16,7 @@ use haulier_proto::head::{Method, RequestHead};
 use super::{DictionarySettings, hex};
 use crate::compress::codec::Dictionary;
 use crate::compress::media_type::is_html;
+use crate::lock::lock;
 use crate::pattern::glob::Glob;
 
 /// The folder of the dictionaries in every site that has some.
@@ -90,7 +91,7 @@ impl PageDictionaries {
 
 impl PageDictionary {
     fn lock(&self) -> MutexGuard<'_, DictionaryState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.state)
     }
 
     /// The dictionary with this hash, if still kept.
