@@ -80,6 +80,11 @@ impl ImageError {
     }
 }
 
+/// The message of a library about a broken image.
+pub(crate) fn malformed(error: impl fmt::Display) -> ImageError {
+    ImageError::Malformed(error.to_string())
+}
+
 /// A limited quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Excess {

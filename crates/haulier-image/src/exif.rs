@@ -1,6 +1,6 @@
 //! Exif (2.32 §4.6): reads orientation, author and copyright; writes author and copyright.
 
-use crate::original::Orientation;
+use crate::orientation::Orientation;
 
 /// Tag of the author.
 pub(crate) const ARTIST: u16 = 315;

@@ -4,7 +4,7 @@
 
 use crate::error::ImageError;
 use crate::options::{Mode, Region, Size, Transform, Unit};
-use crate::original::Orientation;
+use crate::orientation::Orientation;
 
 /// A part of an image.
 #[derive(Debug, Clone, Copy, PartialEq)]

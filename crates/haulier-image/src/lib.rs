@@ -13,6 +13,7 @@ mod format;
 mod geometry;
 mod limits;
 mod options;
+mod orientation;
 mod original;
 mod pipeline;
 mod raster;
@@ -26,6 +27,7 @@ pub use options::{
     Background, Defaults, Flip, FormatChoice, Gravity, Hinted, Hints, Mode, Pad, Quality, Region, Request, Size,
     Transform, Unit, accept, native, zimg,
 };
-pub use original::{Orientation, Original};
+pub use orientation::Orientation;
+pub use original::Original;
 pub use pipeline::{Rendered, probe, render};
 pub use worker::{Source, Workers, WorkersSettings, WorkersStatus};

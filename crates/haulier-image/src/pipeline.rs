@@ -13,7 +13,8 @@ use crate::geometry::{Area, Shape};
 use crate::limits::Limits;
 use crate::options::{FormatChoice, Transform};
 use crate::original::Original;
-use crate::step::{self, Frame, Plan};
+use crate::step;
+use crate::step::frame::{Frame, Plan};
 
 /// A decoder leaves the picture at least this many times larger than the answer: it averages blocks, and a filter on
 /// too few of them makes the picture soft.

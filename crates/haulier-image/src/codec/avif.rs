@@ -3,8 +3,8 @@
 use ravif::{Encoder, Img};
 use rgb::{FromSlice, RGB8, RGBA8};
 
-use crate::codec::{Codec, Each, Pictures, Wish, decoded, malformed};
-use crate::error::ImageError;
+use crate::codec::{Codec, Each, Pictures, Wish};
+use crate::error::{ImageError, malformed};
 use crate::format::Format;
 use crate::original::Original;
 use crate::raster::Kind;
@@ -23,7 +23,7 @@ impl Codec for Avif {
     }
 
     fn memory(&self, original: &Original, _: &Wish) -> u64 {
-        decoded(original)
+        original.decoded_size()
     }
 
     fn read(&self, _: &[u8], _: &Original, _: &Wish, _: &mut Each<'_>) -> Result<u16, ImageError> {

@@ -5,8 +5,8 @@ use std::num::NonZeroU64;
 
 use gif::{ColorOutput, DecodeOptions, Decoder, DisposalMethod, Encoder, Extension, Frame, MemoryLimit, Repeat};
 
-use crate::codec::{Codec, Each, Picture, Pictures, Wish, malformed};
-use crate::error::ImageError;
+use crate::codec::{Codec, Each, Picture, Pictures, Wish};
+use crate::error::{ImageError, malformed};
 use crate::original::Original;
 use crate::raster::{Kind, Raster};
 

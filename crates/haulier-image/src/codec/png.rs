@@ -4,8 +4,8 @@ use std::io::Cursor;
 
 use png::{BitDepth, ColorType, Compression, Decoder, Encoder, Limits, Transformations, chunk};
 
-use crate::codec::{Codec, Each, Picture, Pictures, Wish, decoded, malformed};
-use crate::error::ImageError;
+use crate::codec::{Codec, Each, Picture, Pictures, Wish};
+use crate::error::{ImageError, malformed};
 use crate::original::Original;
 use crate::raster::{Kind, Raster};
 
@@ -24,7 +24,7 @@ impl Codec for Png {
     }
 
     fn memory(&self, original: &Original, _: &Wish) -> u64 {
-        decoded(original) + ANCILLARY as u64
+        original.decoded_size() + ANCILLARY as u64
     }
 
     fn read(&self, bytes: &[u8], _: &Original, _: &Wish, each: &mut Each<'_>) -> Result<u16, ImageError> {

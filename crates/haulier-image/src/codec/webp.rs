@@ -7,9 +7,9 @@ use std::slice;
 
 use libwebp_sys as sys;
 
-use crate::codec::{Codec, Each, Picture, Pictures, Wish, decoded, malformed};
+use crate::codec::{Codec, Each, Picture, Pictures, Wish};
 use crate::copyright;
-use crate::error::ImageError;
+use crate::error::{ImageError, malformed};
 use crate::original::{Original, webp};
 use crate::raster::{Kind, Raster};
 
@@ -31,7 +31,7 @@ impl Codec for WebP {
 
     /// Lossy pictures are held in YUV besides the pixels, lossless ones as 32 bits.
     fn memory(&self, original: &Original, _: &Wish) -> u64 {
-        decoded(original) + u64::from(original.width) * u64::from(original.height) * 4
+        original.decoded_size() + u64::from(original.width) * u64::from(original.height) * 4
     }
 
     fn read(&self, bytes: &[u8], original: &Original, wish: &Wish, each: &mut Each<'_>) -> Result<u16, ImageError> {

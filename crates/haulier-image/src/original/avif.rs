@@ -1,7 +1,8 @@
 //! The size of an AVIF (ISO/IEC 23008-12 §6.5.3): the largest image its `meta` box speaks of.
 
 use crate::format::Format;
-use crate::original::{Original, be32};
+use crate::original::number::be32;
+use crate::original::Original;
 
 /// Boxes that hold the one we look for, with the bytes before their first child.
 const ON_THE_WAY: [(&[u8; 4], usize); 3] = [(b"meta", 4), (b"iprp", 0), (b"ipco", 0)];

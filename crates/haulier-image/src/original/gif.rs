@@ -1,7 +1,8 @@
 //! The header of a GIF (GIF89a §18), and a count of its pictures.
 
 use crate::format::Format;
-use crate::original::{Original, le16};
+use crate::original::number::le16;
+use crate::original::Original;
 
 /// Counts no further than one past the limit: more makes no difference.
 pub(super) fn read(bytes: &[u8], most_frames: u32) -> Option<Original> {

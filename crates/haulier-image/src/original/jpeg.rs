@@ -2,7 +2,9 @@
 
 use crate::exif;
 use crate::format::Format;
-use crate::original::{Orientation, Original, be16};
+use crate::orientation::Orientation;
+use crate::original::number::be16;
+use crate::original::Original;
 
 /// A marker and what it carries.
 pub(crate) struct Segment<'a> {

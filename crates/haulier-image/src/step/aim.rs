@@ -3,7 +3,8 @@
 use crate::error::ImageError;
 use crate::geometry::{Area, Shape};
 use crate::options::Gravity;
-use crate::step::{Frame, Plan, interest, trim};
+use crate::step::frame::{Frame, Plan};
+use crate::step::{interest, trim};
 
 pub(super) fn apply(frame: &mut Frame<'_>) -> Result<(), ImageError> {
     if frame.plan.is_some() {
@@ -52,7 +53,8 @@ mod tests {
     use crate::format::Format;
     use crate::limits::Limits;
     use crate::options::{Mode, Region, Size, Transform};
-    use crate::original::{Orientation, Original};
+    use crate::orientation::Orientation;
+    use crate::original::Original;
     use crate::raster::{Kind, Raster};
 
     fn plan(transform: &Transform, limits: &Limits) -> Result<Plan, ImageError> {

@@ -3,7 +3,7 @@
 use crate::error::ImageError;
 use crate::options::Background;
 use crate::raster::Kind;
-use crate::step::Frame;
+use crate::step::frame::Frame;
 
 pub(super) fn apply(frame: &mut Frame<'_>) -> Result<(), ImageError> {
     let wanted = frame.transform.background;

@@ -2,7 +2,7 @@
 
 use crate::error::ImageError;
 use crate::raster::Raster;
-use crate::step::Frame;
+use crate::step::frame::Frame;
 
 /// Boxes that make a bell.
 const PASSES: usize = 3;

@@ -3,7 +3,7 @@
 use crate::colour::to_srgb;
 use crate::error::ImageError;
 use crate::raster::Kind;
-use crate::step::Frame;
+use crate::step::frame::Frame;
 
 pub(super) fn apply(frame: &mut Frame<'_>) -> Result<(), ImageError> {
     if frame.profile.is_some() || frame.raster.kind == Kind::Cmyk {

@@ -2,7 +2,7 @@
 
 use crate::colour::grey;
 use crate::error::ImageError;
-use crate::step::Frame;
+use crate::step::frame::Frame;
 
 pub(super) fn apply(frame: &mut Frame<'_>) -> Result<(), ImageError> {
     if frame.transform.grey {

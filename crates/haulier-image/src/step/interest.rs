@@ -7,7 +7,7 @@
 use crate::geometry::{Area, lay};
 use crate::options::Gravity;
 use crate::raster::{Kind, Raster};
-use crate::step::Frame;
+use crate::step::frame::Frame;
 
 /// Samples along each side.
 const SIDE: usize = 96;

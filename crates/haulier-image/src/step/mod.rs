@@ -7,6 +7,7 @@ mod background;
 mod blur;
 mod colour;
 mod flip;
+pub(crate) mod frame;
 mod grey;
 mod interest;
 mod orient;
@@ -16,36 +17,8 @@ mod scale;
 mod sharpen;
 mod trim;
 
-use crate::colour::Profile;
 use crate::error::ImageError;
-use crate::format::Format;
-use crate::geometry::{Area, Shape};
-use crate::limits::Limits;
-use crate::options::{Background, Transform};
-use crate::original::Original;
-use crate::raster::{Kind, Raster};
-
-/// A picture on its way, and what the steps want to know.
-pub(crate) struct Frame<'a> {
-    /// The picture as it is now.
-    pub(crate) raster: Raster,
-    pub(crate) transform: &'a Transform,
-    pub(crate) original: &'a Original,
-    pub(crate) profile: Option<&'a Profile>,
-    pub(crate) limits: &'a Limits,
-    /// The format of the answer.
-    pub(crate) format: Format,
-    /// Decided by the first picture of an animation, for all of them.
-    pub(crate) plan: &'a mut Option<Plan>,
-}
-
-/// Which part of the picture becomes how large.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Plan {
-    /// The part, of the upright original.
-    pub(crate) area: Area,
-    pub(crate) shape: Shape,
-}
+use crate::step::frame::Frame;
 
 type Step = fn(&mut Frame<'_>) -> Result<(), ImageError>;
 
@@ -71,37 +44,18 @@ pub(crate) fn all(frame: &mut Frame<'_>) -> Result<(), ImageError> {
     STEPS.iter().try_for_each(|step| step(frame))
 }
 
-impl Frame<'_> {
-    /// The plan, which the first step has made.
-    fn plan(&self) -> Plan {
-        self.plan.expect("made by the first step")
-    }
-
-    /// The colour of corners and borders, in the bytes of a pixel. The picture gets transparency if the colour has it.
-    fn fill(&mut self) -> Vec<u8> {
-        let Background([red, green, blue, alpha]) = self.transform.background.unwrap_or(Background::WHITE);
-        if alpha != 255 {
-            self.raster = self.raster.take().with_alpha();
-        }
-        let is_grey = red == green && green == blue;
-        if !is_grey && !self.transform.grey {
-            self.raster = self.raster.take().in_colour();
-        }
-        let shade = crate::colour::grey(&Raster::filled(1, 1, Kind::Rgb, &[red, green, blue])).data[0];
-        match self.raster.kind {
-            Kind::Grey => vec![shade],
-            Kind::GreyAlpha => vec![shade, alpha],
-            Kind::Rgb => vec![red, green, blue],
-            Kind::Rgba | Kind::Cmyk => vec![red, green, blue, alpha],
-        }
-    }
-}
-
 #[cfg(test)]
 pub(crate) mod testing {
     //! A frame to try a step on.
 
     use super::*;
+    use crate::format::Format;
+    use crate::geometry::{Area, Shape};
+    use crate::limits::Limits;
+    use crate::options::Transform;
+    use crate::original::Original;
+    use crate::raster::{Kind, Raster};
+    use crate::step::frame::Plan;
 
     /// Runs one step on a picture that came as it is.
     pub(crate) fn apply(step: Step, raster: Raster, transform: &Transform) -> Raster {
@@ -120,7 +74,7 @@ pub(crate) mod testing {
             format: Format::Png,
             width: raster.width,
             height: raster.height,
-            orientation: crate::original::Orientation::of(orientation),
+            orientation: crate::orientation::Orientation::of(orientation),
             frames: 1,
             quality: None,
             alpha: raster.kind.has_alpha(),

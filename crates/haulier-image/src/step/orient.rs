@@ -1,7 +1,8 @@
 //! Turns the picture upright, as its Exif says.
 
 use crate::error::ImageError;
-use crate::step::{Frame, flip, rotate};
+use crate::step::frame::Frame;
+use crate::step::{flip, rotate};
 
 pub(super) fn apply(frame: &mut Frame<'_>) -> Result<(), ImageError> {
     let orientation = frame.original.orientation;

@@ -3,7 +3,7 @@
 use crate::error::ImageError;
 use crate::options::Pad;
 use crate::raster::Raster;
-use crate::step::Frame;
+use crate::step::frame::Frame;
 
 pub(super) fn apply(frame: &mut Frame<'_>) -> Result<(), ImageError> {
     let canvas = frame.plan().shape.canvas;

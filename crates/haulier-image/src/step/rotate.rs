@@ -2,7 +2,7 @@
 
 use crate::error::ImageError;
 use crate::raster::Raster;
-use crate::step::Frame;
+use crate::step::frame::Frame;
 
 pub(super) fn apply(frame: &mut Frame<'_>) -> Result<(), ImageError> {
     match frame.transform.rotate {

@@ -4,13 +4,12 @@ use fast_image_resize::images::{TypedImage, TypedImageRef};
 use fast_image_resize::pixels::{U8, U8x2, U8x3, U8x4, U16x4};
 use fast_image_resize::{FilterType, MulDiv, PixelTrait, ResizeAlg, ResizeOptions, Resizer};
 
-use crate::codec::malformed;
-use crate::error::ImageError;
+use crate::error::{ImageError, malformed};
 use crate::format::Format;
 use crate::geometry::Area;
 use crate::original::Original;
 use crate::raster::{Kind, Raster};
-use crate::step::Frame;
+use crate::step::frame::Frame;
 
 pub(super) fn apply(frame: &mut Frame<'_>) -> Result<(), ImageError> {
     let plan = frame.plan();
@@ -188,7 +187,7 @@ mod tests {
             format,
             width,
             height,
-            orientation: crate::original::Orientation::UPRIGHT,
+            orientation: crate::orientation::Orientation::UPRIGHT,
             frames: 1,
             quality: None,
             alpha: false,

@@ -1,7 +1,8 @@
 //! An unsharp mask: what a blur takes away is added once more.
 
 use crate::error::ImageError;
-use crate::step::{Frame, blur};
+use crate::step::blur;
+use crate::step::frame::Frame;
 
 /// Width of the blur, pixels.
 const DEVIATION: f64 = 1.0;

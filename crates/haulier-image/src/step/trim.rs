@@ -2,7 +2,7 @@
 
 use crate::geometry::Area;
 use crate::raster::Raster;
-use crate::step::Frame;
+use crate::step::frame::Frame;
 
 /// The upright original without its border: pixels that differ from the upper left one by no more than the tolerance in
 /// any channel. A picture of border only stays whole.

@@ -7,10 +7,10 @@ use jpeg_decoder::{Decoder, PixelFormat};
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 
 use crate::codec::jpeg::{FULL_COLOUR, divisor, inks, memory, opaque, scans};
-use crate::codec::{Codec, Each, Picture, Pictures, Wish, malformed};
+use crate::codec::{Codec, Each, Picture, Pictures, Wish};
 use crate::colour::grey;
 use crate::copyright;
-use crate::error::ImageError;
+use crate::error::{ImageError, malformed};
 use crate::original::{Original, jpeg};
 use crate::raster::{Kind, Raster};
 

@@ -9,9 +9,9 @@ use std::slice;
 use turbojpeg_sys as sys;
 
 use crate::codec::jpeg::{FULL_COLOUR, divisor, inks, memory, opaque, scans};
-use crate::codec::{Codec, Each, Picture, Pictures, Wish, malformed};
+use crate::codec::{Codec, Each, Picture, Pictures, Wish};
 use crate::copyright;
-use crate::error::ImageError;
+use crate::error::{ImageError, malformed};
 use crate::original::{Original, jpeg};
 use crate::raster::{Kind, Raster};
 

@@ -1,0 +1,33 @@
+//! A format that this build knows only by name.
+
+use crate::codec::{Codec, Each, Pictures, Wish};
+use crate::error::ImageError;
+use crate::format::Format;
+use crate::original::Original;
+
+/// AVIF without the feature for it.
+pub(super) struct Absent;
+
+impl Codec for Absent {
+    fn profile(&self, _: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+
+    fn memory(&self, original: &Original, _: &Wish) -> u64 {
+        original.decoded_size()
+    }
+
+    fn read(&self, _: &[u8], original: &Original, _: &Wish, _: &mut Each<'_>) -> Result<u16, ImageError> {
+        Err(ImageError::Unsupported {
+            format: original.format,
+            written: false,
+        })
+    }
+
+    fn write(&self, _: &Pictures, _: u8) -> Result<Vec<u8>, ImageError> {
+        Err(ImageError::Unsupported {
+            format: Format::Avif,
+            written: true,
+        })
+    }
+}
