@@ -17,13 +17,17 @@ use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 
-use super::{Cache, CacheError, CacheKey, Cached, DISK_BUDGET, Guard, Tier};
+use super::cache::{Cache, CacheError, Cached, Tier};
+use super::guard::Guard;
+use super::key::CacheKey;
 use crate::checked::{Checked, FileState};
 use crate::folder::{Folder, Owner};
 use crate::runtime::blocking;
 use crate::sealed::{self, Found, SEAL};
 use crate::store::BoxFuture;
 
+/// Time limit of a call to the disk, which may have to spin up.
+const BUDGET: Duration = Duration::from_millis(250);
 /// Prefix of the directory of a layout, before the number of its folders.
 const LAYOUT: &str = "cache-";
 /// Most folders.
@@ -81,7 +85,7 @@ impl DiskCache {
             folders: (0..count).map(|_| Mutex::new(None)).collect(),
             room: limit / count,
             checked: Checked::default(),
-            guard: Guard::new(directory.display().to_string(), DISK_BUDGET),
+            guard: Guard::new(directory.display().to_string(), BUDGET),
         })))
     }
 

@@ -7,7 +7,7 @@ use std::future::Future;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::CacheError;
+use super::cache::CacheError;
 
 /// Failures in a row that make a server rest.
 const MOST_FAILURES: u32 = 5;

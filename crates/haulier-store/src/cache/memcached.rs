@@ -11,8 +11,11 @@ use async_memcached::{AsciiProtocol, Client, Error, Status};
 use bytes::Bytes;
 use tokio::sync::Semaphore;
 
+use super::cache::{Cache, CacheError, Cached, Tier};
+use super::guard::Guard;
 use super::ketama::Continuum;
-use super::{Cache, CacheError, CacheKey, Cached, Guard, Tier, remote};
+use super::key::CacheKey;
+use super::remote;
 use crate::store::BoxFuture;
 
 /// Connections to one server: memcached answers in microseconds, so few of them carry a great deal.

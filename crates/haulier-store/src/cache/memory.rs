@@ -6,7 +6,8 @@ use bytes::Bytes;
 use quick_cache::sync::{Cache as QuickCache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
-use super::{Cache, CacheError, CacheKey, Cached, Tier};
+use super::cache::{Cache, CacheError, Cached, Tier};
+use super::key::CacheKey;
 use crate::store::BoxFuture;
 
 /// Shards of the map: the number of threads that can write at once.

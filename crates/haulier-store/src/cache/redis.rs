@@ -10,7 +10,10 @@ use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, FromRedisValue, RedisError};
 use tokio::sync::Mutex;
 
-use super::{Cache, CacheError, CacheKey, Cached, Guard, Tier, remote};
+use super::cache::{Cache, CacheError, Cached, Tier};
+use super::guard::Guard;
+use super::key::CacheKey;
+use super::remote;
 use crate::store::BoxFuture;
 
 /// One Redis.

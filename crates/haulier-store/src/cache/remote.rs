@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 
-use super::{CacheError, CacheKey};
+use super::cache::CacheError;
+use super::key::CacheKey;
 
 /// Time limit of a call. Rendering a small image again takes a few milliseconds: a client should not wait much longer
 /// for a copy of it.

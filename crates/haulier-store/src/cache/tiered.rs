@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use futures_util::future::join_all;
 
-use super::{Cache, CacheError, CacheKey, Cached, Tier};
+use super::cache::{Cache, CacheError, Cached, Tier};
+use super::key::CacheKey;
 use crate::runtime::blocking;
 
 /// Caches that are asked one after the other. A failure of one is a miss there.
