@@ -10,7 +10,7 @@ use haulier_store::{SingleFlight, StoreRuntime};
 use tokio::sync::Semaphore;
 
 use crate::error::ServiceError;
-use crate::now;
+use crate::clock::now;
 use crate::render::Renderer;
 use crate::request::VariantRequest;
 

@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use haulier_http::OpenFile;
+use haulier_http::{ImageResult, ImageTimes, OpenFile};
 use haulier_image::Format;
 use haulier_store::cache::{CacheKey, Weigh};
 
@@ -92,6 +92,14 @@ impl fmt::Debug for Image {
             .field("format", &self.format)
             .finish_non_exhaustive()
     }
+}
+
+/// An image that was found or rendered.
+#[derive(Debug, Clone)]
+pub struct Found {
+    pub image: Arc<Image>,
+    pub source: ImageResult,
+    pub times: ImageTimes,
 }
 
 /// An entry of the memory cache.

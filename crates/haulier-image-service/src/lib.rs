@@ -6,6 +6,7 @@
 
 mod background;
 mod cache;
+mod clock;
 mod error;
 mod image;
 mod info;
@@ -18,18 +19,11 @@ mod service;
 mod stream;
 mod upload;
 
-use std::time::Instant;
-
 pub use background::Background;
 pub use error::ServiceError;
-pub use image::{Content, Image};
+pub use image::{Content, Found, Image};
 pub use info::ImageInfo;
 pub use request::{Original, VariantRequest, original_key};
-pub use service::{BACKGROUND_FACTOR, Found, ImageService, Opened, Settings};
+pub use service::{BACKGROUND_FACTOR, ImageService, Opened, Settings};
 pub use stream::OriginalStream;
 pub use upload::Stored;
-
-/// The precise time. Tests that pause tokio's clock pause this one too.
-fn now() -> Instant {
-    tokio::time::Instant::now().into_std()
-}

@@ -12,7 +12,7 @@ use crate::cache::ImageCache;
 use crate::error::ServiceError;
 use crate::info::{ImageInfo, Infos};
 use crate::integrity::{Integrity, StreamCheck};
-use crate::now;
+use crate::clock::now;
 use crate::presence::Presence;
 use crate::request::{Original, original_key};
 

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use haulier_store::Key;
 use haulier_store::cache::{MemoryCache, Weigh};
 
-use crate::now;
+use crate::clock::now;
 use crate::request::stored_key;
 
 /// Time for which an image is taken to exist. Another machine that shares the store may have deleted it meanwhile.

@@ -13,11 +13,10 @@ use haulier_store::cache::{MemoryCache, Weigh};
 
 use crate::cache::ImageCache;
 use crate::error::ServiceError;
-use crate::image::Image;
-use crate::now;
+use crate::image::{Found, Image};
+use crate::clock::now;
 use crate::originals::Originals;
 use crate::request::VariantRequest;
-use crate::service::Found;
 
 /// Pause after a rendering that the image itself made fail.
 const FAILED: Duration = Duration::from_secs(30);

@@ -19,9 +19,9 @@ use tokio::sync::SemaphorePermit;
 use crate::background::Background;
 use crate::cache::ImageCache;
 use crate::error::ServiceError;
-use crate::image::{HEAD, Image};
+use crate::image::{Found, HEAD, Image};
 use crate::info::ImageInfo;
-use crate::now;
+use crate::clock::now;
 use crate::originals::Originals;
 use crate::render::{Observer, Renderer};
 use crate::request::{Original, VariantRequest};
@@ -69,14 +69,6 @@ pub struct ImageService {
     running: Arc<SingleFlight<Result<Found, ServiceError>>>,
     background: Background,
     uploads: Uploads,
-}
-
-/// An image that was found or rendered.
-#[derive(Debug, Clone)]
-pub struct Found {
-    pub image: Arc<Image>,
-    pub source: ImageResult,
-    pub times: ImageTimes,
 }
 
 /// An original, opened.

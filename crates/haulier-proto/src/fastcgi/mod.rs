@@ -8,8 +8,5 @@ pub mod record;
 pub mod response;
 
 pub use params::{EncodedPairs, PairTooLong, Pairs, PairsError, ParamsWriter};
-pub use record::{EndRequest, Header, Record, RecordError, RecordReader, RecordType};
+pub use record::{EndRequest, Header, REQUEST_ID, Record, RecordError, RecordReader, RecordType};
 pub use response::{CgiHead, HeadError, HeadParser, Redirect};
-
-/// The only request id in use.
-pub const REQUEST_ID: u16 = 1;

@@ -3,8 +3,8 @@
 //! [`RecordReader`] takes bytes as the socket delivers them and returns the content as slices of the same bytes. It
 //! keeps only a header that was cut in two, and the eight bytes of an END_REQUEST.
 
-use super::REQUEST_ID;
-
+/// The only request id in use.
+pub const REQUEST_ID: u16 = 1;
 /// The version every record carries.
 pub const VERSION: u8 = 1;
 /// Bytes in front of a record's content.
