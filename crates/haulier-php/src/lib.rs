@@ -17,6 +17,7 @@ mod external;
 mod lease;
 mod maintenance;
 mod marker;
+mod memory;
 mod peer;
 mod pool;
 mod processes;
@@ -29,6 +30,7 @@ mod shared;
 mod slow;
 mod source;
 mod span;
+pub mod spawner;
 mod status;
 mod stderr;
 mod supervised;
@@ -50,5 +52,5 @@ pub use settings::{
     Balance, External, ExternalRows, Health, HealthTable, PoolKind, PoolRows, PoolSettings, Recycle, RecycleTable,
     Rlimit, RlimitsTable, Shrink, Slow, SlowTable, Supervised, SupervisedRows, User, WorkersTable,
 };
+pub use spawner::Spawner;
 pub use status::{PoolStatus, Work, WorkerStatus};
-pub use supervised::spawner::{self, Spawner};

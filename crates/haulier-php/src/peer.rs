@@ -7,7 +7,7 @@ use rustix::process::Signal;
 
 use crate::children;
 use crate::ended::{Ended, has_ended, how_ended, only_ended};
-use crate::supervised::spawner::Spawner;
+use crate::spawner::Spawner;
 
 /// The process at the other end of a connection.
 #[derive(Debug)]

@@ -21,8 +21,8 @@ use crate::running::{LISTED_AFTER, RunningRequest};
 use crate::settings::PoolSettings;
 use crate::shared::Shared;
 use crate::source::Source;
+use crate::spawner::Spawner;
 use crate::status::{PoolStatus, WorkerStatus, workers};
-use crate::supervised::spawner::Spawner;
 
 /// The script that [`Pool::warm`] requests; PHP answers 404.
 const NO_SCRIPT: &str = "/haulier/is-this-on";

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::process::Signal;
 
+use crate::memory;
 use crate::peer::Peer;
-use crate::supervised::memory;
-use crate::supervised::spawner::Spawner;
+use crate::spawner::Spawner;
 
 /// The programs that the supervisor keeps running.
 #[derive(Debug)]

@@ -10,7 +10,7 @@ use crate::exchange::Exchange;
 use crate::external::{self, ExternalServer, ExternalServers};
 use crate::settings::{PoolKind, PoolSettings};
 use crate::shared::Shared;
-use crate::supervised::spawner::Spawner;
+use crate::spawner::Spawner;
 use crate::supervised::{self, Supervisor};
 
 /// The threads that keep PHP's processes running, or watch those of another program.

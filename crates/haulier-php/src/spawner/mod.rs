@@ -5,6 +5,8 @@
 //! There are no other orders.
 
 mod process;
+pub(crate) mod recipe;
+pub(crate) mod spawn;
 mod wire;
 
 use std::io;
@@ -19,18 +21,14 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::Signal;
 
+use self::recipe::Recipe;
+use self::spawn::Inherited;
 use self::wire::Order;
 use crate::children;
 use crate::settings::Supervised;
-use crate::supervised::recipe::Recipe;
-use crate::supervised::spawn::Inherited;
 
 pub use process::{SUBCOMMAND, main};
 
-/// The packet after the last recipe.
-const END_OF_LIST: &[u8] = b"{}";
-/// Flag in a reply about the end of a process: it has ended.
-const ENDED: u64 = 1 << 32;
 /// Longest wait for an answer. A start takes some milliseconds.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest wait for its end; it gives PHP a second.
@@ -91,7 +89,7 @@ impl Spawner {
             }
             wire::send(line, &bytes, &[])?;
         }
-        wire::send(line, END_OF_LIST, &[])?;
+        wire::send(line, wire::END_OF_LIST, &[])?;
         wire::receive(line, &mut [0; 16]).and_then(|(length, _)| if length == 0 { Err(gone()) } else { Ok(()) })
     }
 
@@ -132,7 +130,7 @@ impl Spawner {
     /// Exit status of this php-cgi; `None` while it runs.
     pub(crate) fn how_ended(&self, master: u32) -> io::Result<Option<ExitStatus>> {
         let (value, _) = self.ask(Order::HowEnded { master }, &[])?;
-        Ok((value & ENDED != 0).then(|| ExitStatus::from_raw(value as u32 as i32)))
+        Ok((value & wire::ENDED != 0).then(|| ExitStatus::from_raw(value as u32 as i32)))
     }
 
     /// Sends SIGTERM or SIGKILL to this php-cgi and its children; true when it was sent.

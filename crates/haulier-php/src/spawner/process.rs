@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
+use super::recipe::Recipe;
+use super::spawn::{Inherited, keep_signals_off, spawn};
 use super::wire::{self, Order, Reply};
 use crate::children;
-use crate::supervised::memory;
-use crate::supervised::recipe::Recipe;
-use crate::supervised::spawn::{Inherited, keep_signals_off, spawn};
+use crate::memory;
 
 /// The first argument of haulier that makes it a spawner.
 pub const SUBCOMMAND: &str = "php-spawner";
@@ -76,7 +76,7 @@ fn receive_list(line: BorrowedFd<'_>) -> io::Result<Vec<Recipe>> {
         let (length, _) = wire::receive(line, &mut bytes)?;
         match &bytes[..length] {
             [] => return Err(io::ErrorKind::UnexpectedEof.into()),
-            super::END_OF_LIST => return Ok(recipes),
+            wire::END_OF_LIST => return Ok(recipes),
             recipe => recipes.push(serde_json::from_slice(recipe)?),
         }
     }
@@ -151,7 +151,7 @@ impl SpawnerState {
         Ok((pid.into(), stderr))
     }
 
-    /// 0 while the program runs, then its wait status with [`ENDED`](super::ENDED).
+    /// 0 while the program runs, then its wait status with [`ENDED`](wire::ENDED).
     fn how_ended(&mut self, master: u32) -> Result<u64, i32> {
         let (_, child) = self.masters.get_mut(&master).ok_or(libc::ESRCH)?;
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
@@ -163,7 +163,7 @@ impl SpawnerState {
         end_group(child, false);
         let status = child.wait().unwrap_or_default();
         self.masters.remove(&master);
-        Ok(super::ENDED | u64::from(status.into_raw() as u32))
+        Ok(wire::ENDED | u64::from(status.into_raw() as u32))
     }
 
     /// Ends everything that still runs.

@@ -14,6 +14,10 @@ use rustix::net::{
 /// Bytes of an order and of a reply.
 const ORDER: usize = 16;
 const REPLY: usize = 12;
+/// The packet after the last recipe.
+pub(super) const END_OF_LIST: &[u8] = b"{}";
+/// Flag in a reply about the end of a process: it has ended.
+pub(super) const ENDED: u64 = 1 << 32;
 /// A listening socket and two directories.
 const MOST_DESCRIPTORS: usize = 3;
 /// Longest recipe, bytes; a socket takes no longer packet as systems are set up.

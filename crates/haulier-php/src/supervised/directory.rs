@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 
-use super::spawn::Inherited;
+use crate::spawner::spawn::Inherited;
 
 /// The directories that a php-cgi inherits.
 #[derive(Debug, Default)]

@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
 
-use super::recipe::Recipe;
-use super::spawn::{Inherited, spawn};
-use super::spawner::Spawner;
+use crate::spawner::Spawner;
+use crate::spawner::recipe::Recipe;
+use crate::spawner::spawn::{Inherited, spawn};
 
 /// Pause between two looks for the end of a process that is about to end.
 const LOOK: Duration = Duration::from_millis(5);

@@ -3,11 +3,7 @@
 mod directory;
 mod ini_admin;
 mod master;
-pub(crate) mod memory;
-mod recipe;
 mod socket;
-mod spawn;
-pub mod spawner;
 mod supervisor;
 mod watcher;
 

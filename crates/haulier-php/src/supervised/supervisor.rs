@@ -11,9 +11,7 @@ use haulier_upstream::{Address, Upstream, UpstreamSettings};
 use super::directory::{Directories, OpenDirectory};
 use super::ini_admin;
 use super::master::Starter;
-use super::recipe::Recipe;
 use super::socket::Socket;
-use super::spawner::Spawner;
 use super::watcher::Watcher;
 use crate::children;
 use crate::error::StartError;
@@ -21,6 +19,8 @@ use crate::processes::Processes;
 use crate::recycling::Recycling;
 use crate::settings::{PoolSettings, Supervised};
 use crate::shared::Shared;
+use crate::spawner::Spawner;
+use crate::spawner::recipe::Recipe;
 
 /// Longest time to connect to our own php-cgi: its queue of connections takes more than there are workers.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);

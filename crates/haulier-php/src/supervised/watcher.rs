@@ -18,12 +18,12 @@ use rustix::process::{PidfdFlags, Signal};
 
 use super::directory::Directories;
 use super::master::{Master, Starter};
-use super::recipe;
 use super::socket::Socket;
 use crate::children;
 use crate::processes::Processes;
 use crate::settings::Supervised;
 use crate::shared::Shared;
+use crate::spawner::recipe;
 use crate::stderr::StderrTail;
 
 /// A program that lives shorter has crashed at its start.
