@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use haulier_proto::field::{Fields, is_name, is_value};
-use haulier_proto::h2::client::{Ask, Client, ClientLimits, Event};
+use haulier_proto::h2::client::{StreamOptions, Client, ClientLimits, ClientEvent};
 use haulier_proto::h2::error::ConnectionError;
 use haulier_proto::h2::frame::{FrameHead, HEAD_LENGTH};
 use haulier_proto::response_head::{ResponseHead, ResponseLimits};
@@ -52,7 +52,7 @@ fn run<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Session {
     // Streams 1, 3, 5 and 7, of which 3 has no body to come and 5 one to send.
     let mut open: HashMap<u32, u64> = (0..4)
         .map(|number| {
-            let ask = Ask {
+            let ask = StreamOptions {
                 is_head: number == 1,
                 end: number != 2,
             };
@@ -93,30 +93,30 @@ fn run<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Session {
 }
 
 /// Keeps book of the streams: bytes come after a head, and nothing after an end.
-fn act(client: &mut Client, event: Event<'_>, open: &mut HashMap<u32, u64>) {
+fn act(client: &mut Client, event: ClientEvent<'_>, open: &mut HashMap<u32, u64>) {
     let (stream, end) = match event {
-        Event::Head { stream, head, end } => {
+        ClientEvent::Head { stream, head, end } => {
             check_head(&head);
             assert!(open.contains_key(&stream));
             (stream, end)
         }
-        Event::Data { stream, data, end } => {
+        ClientEvent::Data { stream, data, end } => {
             *open.get_mut(&stream).expect("an open stream") += data.len() as u64;
             if stream == 5 {
                 client.send_data(stream, b"more", false);
             }
             (stream, end)
         }
-        Event::Interim { stream, head } => {
+        ClientEvent::Interim { stream, head } => {
             assert!((100..200).contains(&head.status()) && open.contains_key(&stream));
             (stream, false)
         }
-        Event::Trailers { stream, trailers } => {
+        ClientEvent::Trailers { stream, trailers } => {
             check_fields(&trailers);
             (stream, true)
         }
-        Event::Failed { stream, .. } => (stream, true),
-        Event::GoAway { .. } => return,
+        ClientEvent::Failed { stream, .. } => (stream, true),
+        ClientEvent::GoAway { .. } => return,
     };
     if end {
         assert!(open.remove(&stream).is_some(), "a stream ends once");

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use haulier_proto::field::{Fields, is_name, is_value};
 use haulier_proto::h2::PREFACE;
-use haulier_proto::h2::connection::{Connection, Event};
+use haulier_proto::h2::connection::{Connection, ServerEvent};
 use haulier_proto::h2::error::{ConnectionError, ErrorCode};
 use haulier_proto::h2::frame::{FrameHead, HEAD_LENGTH};
 use haulier_proto::h2::limits::Limits;
@@ -98,9 +98,9 @@ fn run<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Session {
 
 /// Answers by the number of the stream: at once, with a body larger than the window, by giving up, or not at all.
 /// `held` are the bytes of bodies that nobody used up.
-fn act(connection: &mut Connection, event: Event<'_>, held: &mut HashMap<u32, usize>) {
+fn act(connection: &mut Connection, event: ServerEvent<'_>, held: &mut HashMap<u32, usize>) {
     match event {
-        Event::Request { stream, head, .. } => {
+        ServerEvent::Request { stream, head, .. } => {
             check_head(&head);
             match stream % 8 {
                 1 => assert!(connection.respond(stream, HEAD, b"hello").is_some()),
@@ -109,11 +109,11 @@ fn act(connection: &mut Connection, event: Event<'_>, held: &mut HashMap<u32, us
                 _ => connection.queue(stream),
             }
         }
-        Event::Refused { stream, error } => {
+        ServerEvent::Refused { stream, error } => {
             assert!(matches!(error.status(), 414 | 431));
             assert!(connection.respond(stream, HEAD, b"").is_some());
         }
-        Event::Data { stream, data, .. } => {
+        ServerEvent::Data { stream, data, .. } => {
             *held.entry(stream).or_default() += data.len();
             if stream % 16 == 7 {
                 connection.consume(stream, data.len());
@@ -128,11 +128,11 @@ fn act(connection: &mut Connection, event: Event<'_>, held: &mut HashMap<u32, us
                 }
             }
         }
-        Event::Reset { stream, .. } => {
+        ServerEvent::Reset { stream, .. } => {
             assert_eq!(connection.respond(stream, HEAD, b"late"), None);
             held.remove(&stream);
         }
-        Event::GoAway { .. } => connection.shut_down(),
+        ServerEvent::GoAway { .. } => connection.shut_down(),
     }
 }
 

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use haulier_proto::field::Fields;
-use haulier_proto::h2::client::{Ask, Client, ClientLimits};
+use haulier_proto::h2::client::{StreamOptions, Client, ClientLimits};
 
 use super::answer::Complete;
 use super::connection::Timing;
@@ -136,7 +136,7 @@ impl StreamSlots {
             let Some(place) = self.ready.pop_front() else { break };
             let slot = &mut self.slots[place];
             let request = &requests[slot.request];
-            let ask = Ask {
+            let ask = StreamOptions {
                 is_head: request.is_head,
                 end: request.bytes.is_empty(),
             };

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Buf;
 use haulier_proto::field::Fields;
-use haulier_proto::h2::client::{Ask, Client, ClientLimits, Event, StreamError};
+use haulier_proto::h2::client::{StreamOptions, Client, ClientLimits, ClientEvent, StreamError};
 use haulier_proto::h2::flow::MOST_WINDOW;
 use haulier_proto::head::Method;
 use haulier_proto::response_head::ResponseHead;
@@ -105,7 +105,7 @@ impl Http2 {
         let is_host = |name: &[u8]| name.eq_ignore_ascii_case(b"host");
         let given = request.sent_fields().filter(|(name, _)| !is_host(name));
         let length = length.iter().map(|length| (&b"content-length"[..], length.as_bytes()));
-        let ask = Ask {
+        let ask = StreamOptions {
             is_head: request.method.kind() == Method::Head,
             end: request.body.length() == Some(0),
         };
@@ -222,24 +222,24 @@ impl Http2 {
             let step = self.state.receive(&buffer[self.taken..], &mut self.storage)?;
             self.taken += step.taken;
             let found = match step.event {
-                Some(Event::Interim { stream, head }) if stream == id => StreamStep::Interim(Box::new(head)),
-                Some(Event::Head { stream, head, end }) if stream == id => {
+                Some(ClientEvent::Interim { stream, head }) if stream == id => StreamStep::Interim(Box::new(head)),
+                Some(ClientEvent::Head { stream, head, end }) if stream == id => {
                     self.has_ended = end;
                     StreamStep::Head(Box::new(head), end)
                 }
-                Some(Event::Data { stream, data, end }) if stream == id => {
+                Some(ClientEvent::Data { stream, data, end }) if stream == id => {
                     let (now, later) = data.split_at(data.len().min(most));
                     out.extend_from_slice(now);
                     self.held.extend_from_slice(later);
                     self.has_ended = end;
                     StreamStep::Body
                 }
-                Some(Event::Trailers { stream, trailers }) if stream == id => {
+                Some(ClientEvent::Trailers { stream, trailers }) if stream == id => {
                     self.trailers = Some(trailers);
                     self.has_ended = true;
                     StreamStep::Body
                 }
-                Some(Event::Failed { stream, why }) if stream == id => return Err(why.into()),
+                Some(ClientEvent::Failed { stream, why }) if stream == id => return Err(why.into()),
                 Some(_) => continue,
                 None => StreamStep::Nothing,
             };

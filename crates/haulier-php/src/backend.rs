@@ -9,7 +9,7 @@ use haulier_http::{
     ReadPiece, Reason, interim_fields,
 };
 use haulier_proto::fastcgi::CgiHead;
-use haulier_proto::fastcgi::response::Redirect;
+use haulier_proto::fastcgi::response::CgiRedirect;
 
 use crate::error::PoolError;
 use crate::pool::Pool;
@@ -69,7 +69,7 @@ fn answer(mut response: Response) -> Result<BackendAnswer<Box<Response>>, haulie
     let cgi = &response.head;
     let mut head = AnswerHead::read(cgi.status(), cgi.fields())?;
     head.dropped = cgi.dropped().map(<[u8]>::to_vec);
-    if let Redirect::Local(target) = cgi.redirect() {
+    if let CgiRedirect::Local(target) = cgi.redirect() {
         head.local_redirect = Some(target.to_vec());
     }
     response.length = head.length;

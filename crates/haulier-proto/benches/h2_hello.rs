@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use haulier_proto::field::Fields;
 use haulier_proto::h2::PREFACE;
-use haulier_proto::h2::connection::{Connection, Event};
-use haulier_proto::h2::frame::{END_HEADERS, END_STREAM, Kind, write_small, write_window_update};
+use haulier_proto::h2::connection::{Connection, ServerEvent};
+use haulier_proto::h2::frame::{END_HEADERS, END_STREAM, FrameType, write_small, write_window_update};
 use haulier_proto::h2::hpack::encode;
 use haulier_proto::h2::limits::Limits;
 
@@ -18,7 +18,7 @@ fn main() {
     let mut connection = Connection::new(Limits::default(), now);
     let mut storage = Fields::new();
     let mut input = PREFACE.to_vec();
-    write_small(&mut input, Kind::Settings, 0, 0, &[]);
+    write_small(&mut input, FrameType::Settings, 0, 0, &[]);
     write_window_update(&mut input, 0, 0x7000_0000);
     let mut next = 1;
     request(&mut input, &mut next, &first_block());
@@ -40,7 +40,7 @@ fn main() {
 }
 
 fn request(input: &mut Vec<u8>, next: &mut u32, block: &[u8]) {
-    write_small(input, Kind::Headers, END_HEADERS | END_STREAM, *next, block);
+    write_small(input, FrameType::Headers, END_HEADERS | END_STREAM, *next, block);
     *next += 2;
 }
 
@@ -73,7 +73,7 @@ fn serve(connection: &mut Connection, input: &[u8], now: Instant, storage: &mut 
             .expect("a sound client");
         taken += step.taken;
         match step.event {
-            Some(Event::Request { stream, head, .. }) => {
+            Some(ServerEvent::Request { stream, head, .. }) => {
                 assert_eq!(connection.respond(stream, block, b"hello\n"), Some(6));
                 *storage = head.into_storage();
             }

@@ -66,7 +66,7 @@ pub enum ChunkError {
 
 /// The element that the next byte belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ChunkState {
     /// The first digit of a size.
     SizeStart,
     /// A further digit, an extension, or the end of the line.
@@ -106,7 +106,7 @@ enum State {
 /// Decodes a chunked body, in pieces of any size.
 #[derive(Debug, Clone)]
 pub struct Decoder {
-    state: State,
+    state: ChunkState,
     /// While the size is read, its value so far; then the bytes of the chunk still to come.
     remaining: u64,
     /// Bytes of the extension on this line; then of all trailers.
@@ -119,7 +119,7 @@ impl Decoder {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            state: State::SizeStart,
+            state: ChunkState::SizeStart,
             remaining: 0,
             overhead: 0,
             trailers: None,
@@ -130,7 +130,7 @@ impl Decoder {
     #[must_use]
     pub const fn with_trailers() -> Self {
         Self {
-            state: State::SizeStart,
+            state: ChunkState::SizeStart,
             remaining: 0,
             overhead: 0,
             trailers: Some(Vec::new()),
@@ -153,14 +153,14 @@ impl Decoder {
     /// True if the whole body was taken; the bytes after it belong to the next message.
     #[must_use]
     pub const fn is_done(&self) -> bool {
-        matches!(self.state, State::Done)
+        matches!(self.state, ChunkState::Done)
     }
 
     /// Bytes of the present chunk that are still to come.
     #[must_use]
     pub const fn announced(&self) -> u64 {
         match self.state {
-            State::Data => self.remaining,
+            ChunkState::Data => self.remaining,
             _ => 0,
         }
     }
@@ -174,7 +174,7 @@ impl Decoder {
     pub fn decode(&mut self, input: &[u8], out: &mut Vec<u8>, room: usize) -> Result<usize, ChunkError> {
         let (mut taken, mut room) = (0, room);
         while let Some(&byte) = input.get(taken) {
-            if self.state == State::Data {
+            if self.state == ChunkState::Data {
                 let length = self.data_length(input.len() - taken, room);
                 if length == 0 {
                     break;
@@ -183,7 +183,7 @@ impl Decoder {
                 self.take_data(length);
                 taken += length;
                 room -= length;
-            } else if self.state == State::Done {
+            } else if self.state == ChunkState::Done {
                 break;
             } else {
                 self.state = self.step(byte)?;
@@ -201,51 +201,51 @@ impl Decoder {
     fn take_data(&mut self, length: usize) {
         self.remaining -= length as u64;
         if self.remaining == 0 {
-            self.state = State::DataReturn;
+            self.state = ChunkState::DataReturn;
         }
     }
 
     /// One byte of the framing.
-    fn step(&mut self, byte: u8) -> Result<State, ChunkError> {
+    fn step(&mut self, byte: u8) -> Result<ChunkState, ChunkError> {
         match self.state {
-            State::SizeStart => self.size_digit(byte, 0),
-            State::Size { digits } => self.after_digit(byte, digits),
-            State::BeforeExtension => self.before_extension(byte),
-            State::ExtensionStart
-            | State::ExtensionName
-            | State::AfterName
-            | State::ValueStart
-            | State::Value
-            | State::Quoted
-            | State::QuotedPair
-            | State::ValueEnd
-            | State::AfterValue => self.extension(byte),
-            State::SizeLineFeed => line_feed(byte, self.after_size()),
-            State::DataReturn if byte == b'\r' => Ok(State::DataLineFeed),
-            State::DataLineFeed if byte == b'\n' => Ok(State::SizeStart),
-            State::DataReturn | State::DataLineFeed => Err(ChunkError::DataEnd),
-            State::TrailerStart | State::TrailerName | State::TrailerValue => self.trailer(byte),
-            State::TrailerLineFeed => {
+            ChunkState::SizeStart => self.size_digit(byte, 0),
+            ChunkState::Size { digits } => self.after_digit(byte, digits),
+            ChunkState::BeforeExtension => self.before_extension(byte),
+            ChunkState::ExtensionStart
+            | ChunkState::ExtensionName
+            | ChunkState::AfterName
+            | ChunkState::ValueStart
+            | ChunkState::Value
+            | ChunkState::Quoted
+            | ChunkState::QuotedPair
+            | ChunkState::ValueEnd
+            | ChunkState::AfterValue => self.extension(byte),
+            ChunkState::SizeLineFeed => line_feed(byte, self.after_size()),
+            ChunkState::DataReturn if byte == b'\r' => Ok(ChunkState::DataLineFeed),
+            ChunkState::DataLineFeed if byte == b'\n' => Ok(ChunkState::SizeStart),
+            ChunkState::DataReturn | ChunkState::DataLineFeed => Err(ChunkError::DataEnd),
+            ChunkState::TrailerStart | ChunkState::TrailerName | ChunkState::TrailerValue => self.trailer(byte),
+            ChunkState::TrailerLineFeed => {
                 self.count(MOST_TRAILERS, ChunkError::TrailersTooLong)?;
-                line_feed(byte, State::TrailerStart)
+                line_feed(byte, ChunkState::TrailerStart)
             }
-            State::LastLineFeed => line_feed(byte, State::Done),
-            State::Data | State::Done => unreachable!("decode() takes these bytes itself"),
+            ChunkState::LastLineFeed => line_feed(byte, ChunkState::Done),
+            ChunkState::Data | ChunkState::Done => unreachable!("decode() takes these bytes itself"),
         }
     }
 
-    fn size_digit(&mut self, byte: u8, before: u8) -> Result<State, ChunkError> {
+    fn size_digit(&mut self, byte: u8, before: u8) -> Result<ChunkState, ChunkError> {
         let digit = (byte as char).to_digit(16).ok_or(ChunkError::Size)?;
         if before == MOST_DIGITS {
             return Err(ChunkError::SizeTooLong);
         }
         self.remaining = self.remaining << 4 | u64::from(digit);
-        Ok(State::Size { digits: before + 1 })
+        Ok(ChunkState::Size { digits: before + 1 })
     }
 
-    fn after_digit(&mut self, byte: u8, digits: u8) -> Result<State, ChunkError> {
+    fn after_digit(&mut self, byte: u8, digits: u8) -> Result<ChunkState, ChunkError> {
         match byte {
-            b'\r' => Ok(State::SizeLineFeed),
+            b'\r' => Ok(ChunkState::SizeLineFeed),
             b'\n' => Err(ChunkError::LineEnd),
             b';' | b' ' | b'\t' => self.before_extension(byte),
             _ => self.size_digit(byte, digits),
@@ -253,22 +253,22 @@ impl Decoder {
     }
 
     /// RFC 9112 §7.1.1: `BWS ";"`, so white space alone is not allowed before the line end.
-    fn before_extension(&mut self, byte: u8) -> Result<State, ChunkError> {
+    fn before_extension(&mut self, byte: u8) -> Result<ChunkState, ChunkError> {
         self.count(MOST_EXTENSION, ChunkError::ExtensionTooLong)?;
         match byte {
-            b';' => Ok(State::ExtensionStart),
-            b' ' | b'\t' => Ok(State::BeforeExtension),
+            b';' => Ok(ChunkState::ExtensionStart),
+            b' ' | b'\t' => Ok(ChunkState::BeforeExtension),
             _ => Err(ChunkError::Size),
         }
     }
 
     /// RFC 9112 §7.1.1: `*( BWS ";" BWS name [ BWS "=" BWS ( token / quoted-string ) ] )`.
-    fn extension(&mut self, byte: u8) -> Result<State, ChunkError> {
-        use State::{
+    fn extension(&mut self, byte: u8) -> Result<ChunkState, ChunkError> {
+        use ChunkState::{
             AfterName, AfterValue, ExtensionName, ExtensionStart, Quoted, QuotedPair, Value, ValueEnd, ValueStart,
         };
         match (self.state, byte) {
-            (ExtensionName | Value | ValueEnd, b'\r') => return Ok(State::SizeLineFeed),
+            (ExtensionName | Value | ValueEnd, b'\r') => return Ok(ChunkState::SizeLineFeed),
             (_, b'\n') => return Err(ChunkError::LineEnd),
             _ => self.count(MOST_EXTENSION, ChunkError::ExtensionTooLong)?,
         }
@@ -288,31 +288,31 @@ impl Decoder {
         }
     }
 
-    fn after_size(&mut self) -> State {
+    fn after_size(&mut self) -> ChunkState {
         self.overhead = 0;
         if self.remaining == 0 {
-            State::TrailerStart
+            ChunkState::TrailerStart
         } else {
-            State::Data
+            ChunkState::Data
         }
     }
 
     /// A byte of the trailer section before its line feeds. A line that is no field line is refused even where trailers
     /// are dropped: a request may hide there.
-    fn trailer(&mut self, byte: u8) -> Result<State, ChunkError> {
-        if self.state == State::TrailerStart && byte == b'\r' {
-            return Ok(State::LastLineFeed);
+    fn trailer(&mut self, byte: u8) -> Result<ChunkState, ChunkError> {
+        if self.state == ChunkState::TrailerStart && byte == b'\r' {
+            return Ok(ChunkState::LastLineFeed);
         }
         self.count(MOST_TRAILERS, ChunkError::TrailersTooLong)?;
         if let Some(trailers) = &mut self.trailers {
             trailers.push(byte);
         }
         match (self.state, byte) {
-            (State::TrailerValue, b'\r') => Ok(State::TrailerLineFeed),
+            (ChunkState::TrailerValue, b'\r') => Ok(ChunkState::TrailerLineFeed),
             (_, b'\n') => Err(ChunkError::LineEnd),
-            (State::TrailerValue, b'\t' | b' '..=0x7e | 0x80..) => Ok(State::TrailerValue),
-            (State::TrailerName, b':') => Ok(State::TrailerValue),
-            (State::TrailerStart | State::TrailerName, _) if is_token_byte(byte) => Ok(State::TrailerName),
+            (ChunkState::TrailerValue, b'\t' | b' '..=0x7e | 0x80..) => Ok(ChunkState::TrailerValue),
+            (ChunkState::TrailerName, b':') => Ok(ChunkState::TrailerValue),
+            (ChunkState::TrailerStart | ChunkState::TrailerName, _) if is_token_byte(byte) => Ok(ChunkState::TrailerName),
             _ => Err(ChunkError::Trailer),
         }
     }
@@ -332,7 +332,7 @@ impl Default for Decoder {
     }
 }
 
-fn line_feed(byte: u8, next: State) -> Result<State, ChunkError> {
+fn line_feed(byte: u8, next: ChunkState) -> Result<ChunkState, ChunkError> {
     if byte == b'\n' {
         Ok(next)
     } else {

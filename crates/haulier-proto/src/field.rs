@@ -91,12 +91,12 @@ fn is_spelled(name: &[u8], spelled: &[u8]) -> bool {
 
 /// A part of a buffer. Heads are far below 4 GiB.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Span {
+pub(crate) struct BufferRange {
     start: u32,
     end: u32,
 }
 
-impl Span {
+impl BufferRange {
     pub(crate) fn new(start: usize, end: usize) -> Self {
         Self {
             start: start as u32,
@@ -121,16 +121,16 @@ impl Span {
 
 /// The place of one field line in the buffer.
 #[derive(Debug, Clone, Copy)]
-struct Line {
-    name: Span,
-    value: Span,
+struct FieldPlace {
+    name: BufferRange,
+    value: BufferRange,
 }
 
 /// The field lines of one message.
 #[derive(Debug, Clone, Default)]
 pub struct Fields {
     bytes: Vec<u8>,
-    lines: Vec<Line>,
+    lines: Vec<FieldPlace>,
     /// Number of the first line of each known field, plus one; 0 = absent.
     first: [u16; Known::COUNT],
     /// Bit n: known field n stands on more than one line.
@@ -156,11 +156,11 @@ impl Fields {
 
     /// Adds a line whose name and value lie in a buffer that [`Fields::over`] will bring. `whole` is that buffer.
     pub(crate) fn push_part_of(&mut self, whole: &[u8], name: &[u8], value: &[u8]) {
-        let (name_span, value_span) = (Span::within(whole, name), Span::within(whole, value));
+        let (name_range, value_range) = (BufferRange::within(whole, name), BufferRange::within(whole, value));
         self.push(
-            Line {
-                name: name_span,
-                value: value_span,
+            FieldPlace {
+                name: name_range,
+                value: value_range,
             },
             Known::of(name),
         );
@@ -172,16 +172,16 @@ impl Fields {
     }
 
     /// Puts bytes into the buffer that belong to no line yet.
-    pub(crate) fn store(&mut self, bytes: &[u8]) -> Span {
+    pub(crate) fn store(&mut self, bytes: &[u8]) -> BufferRange {
         let start = self.bytes.len();
         self.bytes.extend_from_slice(bytes);
-        Span::new(start, self.bytes.len())
+        BufferRange::new(start, self.bytes.len())
     }
 
     /// Adds a line of bytes stored before, whose name is in lower case.
-    pub(crate) fn push_stored(&mut self, name: Span, value: Span) {
+    pub(crate) fn push_stored(&mut self, name: BufferRange, value: BufferRange) {
         let known = Known::of_lower_case(name.of(&self.bytes));
-        self.push(Line { name, value }, known);
+        self.push(FieldPlace { name, value }, known);
     }
 
     /// Adds a line at the end, whose name is in lower case.
@@ -210,7 +210,7 @@ impl Fields {
         self.repeated = 0;
     }
 
-    fn push(&mut self, line: Line, known: Option<Known>) {
+    fn push(&mut self, line: FieldPlace, known: Option<Known>) {
         self.lines.push(line);
         if let Some(known) = known {
             self.note(known, self.lines.len());
@@ -235,9 +235,9 @@ impl Fields {
         let end = self.bytes.len();
         let known = Known::of(&self.bytes[start..middle]);
         self.push(
-            Line {
-                name: Span::new(start, middle),
-                value: Span::new(middle, end),
+            FieldPlace {
+                name: BufferRange::new(start, middle),
+                value: BufferRange::new(middle, end),
             },
             known,
         );

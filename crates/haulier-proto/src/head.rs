@@ -5,7 +5,7 @@
 
 use std::mem::MaybeUninit;
 
-use crate::field::{Fields, Known, Span, is_name};
+use crate::field::{Fields, Known, BufferRange, is_name};
 
 /// The method of a request (RFC 9110 §9).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -129,23 +129,23 @@ impl HeadError {
 pub struct RequestHead {
     method: Method,
     version: Version,
-    method_name: Span,
-    target: Span,
+    method_name: BufferRange,
+    target: BufferRange,
     /// Path of the target; empty for `*` and for CONNECT.
-    path: Span,
-    query: Option<Span>,
+    path: BufferRange,
+    query: Option<BufferRange>,
     /// From the target if it is absolute, else from Host (RFC 9112 §3.2.2).
-    authority: Option<Span>,
+    authority: Option<BufferRange>,
     fields: Fields,
 }
 
 /// The pseudo-fields of an HTTP/2 request (RFC 9113 §8.3.1), parts of the buffer its fields lie in.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct PseudoFields {
-    pub method: Option<Span>,
-    pub scheme: Option<Span>,
-    pub authority: Option<Span>,
-    pub path: Option<Span>,
+    pub method: Option<BufferRange>,
+    pub scheme: Option<BufferRange>,
+    pub authority: Option<BufferRange>,
+    pub path: Option<BufferRange>,
 }
 
 /// Field lines held on the stack while httparse runs. A higher limit costs an allocation a request.
@@ -196,7 +196,7 @@ impl RequestHead {
             Err(_) => Method::Other,
         };
         let target = pseudo_target(pseudo, method, bytes)?;
-        let host = host_field(fields, Version::Http2)?.map(|host| Span::within(bytes, host));
+        let host = host_field(fields, Version::Http2)?.map(|host| BufferRange::within(bytes, host));
         let authority = match (pseudo.authority, host) {
             (Some(authority), Some(host)) if !authority.of(bytes).eq_ignore_ascii_case(host.of(bytes)) => {
                 return Err(HeadError::Malformed("Host is not :authority"));
@@ -206,8 +206,8 @@ impl RequestHead {
             _ => return Err(HeadError::Malformed("no or bad :authority")),
         };
         let found = Target::parse(target.of(bytes), method).map_err(HeadError::Malformed)?;
-        let path = Span::within(bytes, found.path);
-        let query = found.query.map(|query| Span::within(bytes, query));
+        let path = BufferRange::within(bytes, found.path);
+        let query = found.query.map(|query| BufferRange::within(bytes, query));
         if host.is_none() {
             let name = fields.store(b"host");
             fields.push_stored(name, authority);
@@ -227,13 +227,13 @@ impl RequestHead {
     /// Checks the lines, once they are complete.
     fn finish(mut self, fields: Fields) -> Result<Self, HeadError> {
         let target = Target::parse(self.target.of(fields.buffer()), self.method).map_err(HeadError::Malformed)?;
-        self.path = Span::within(fields.buffer(), target.path);
-        self.query = target.query.map(|query| Span::within(fields.buffer(), query));
+        self.path = BufferRange::within(fields.buffer(), target.path);
+        self.query = target.query.map(|query| BufferRange::within(fields.buffer(), query));
         let host = host_field(&fields, self.version)?;
         self.authority = target
             .authority
             .or(host)
-            .map(|found| Span::within(fields.buffer(), found));
+            .map(|found| BufferRange::within(fields.buffer(), found));
         self.fields = fields;
         Ok(self)
     }
@@ -304,7 +304,7 @@ impl RequestHead {
         let Some(host) = found.filter(|host| is_authority(host)) else {
             return false;
         };
-        self.authority = Some(Span::within(self.fields.buffer(), host));
+        self.authority = Some(BufferRange::within(self.fields.buffer(), host));
         true
     }
 }
@@ -338,9 +338,9 @@ fn split<'b>(
     let head = RequestHead {
         method: Method::of(method),
         version: if version == 0 { Version::Http10 } else { Version::Http11 },
-        method_name: Span::within(buffer, method.as_bytes()),
-        target: Span::within(buffer, target.as_bytes()),
-        path: Span::default(),
+        method_name: BufferRange::within(buffer, method.as_bytes()),
+        target: BufferRange::within(buffer, target.as_bytes()),
+        path: BufferRange::default(),
         query: None,
         authority: None,
         fields: Fields::new(),
@@ -349,7 +349,7 @@ fn split<'b>(
 }
 
 /// The request target of the pseudo-fields: `:path`, or for CONNECT the authority (RFC 9113 §8.5).
-fn pseudo_target(pseudo: &PseudoFields, method: Method, bytes: &[u8]) -> Result<Span, HeadError> {
+fn pseudo_target(pseudo: &PseudoFields, method: Method, bytes: &[u8]) -> Result<BufferRange, HeadError> {
     let target = match (method, pseudo.scheme, pseudo.path) {
         (Method::Connect, None, None) => pseudo
             .authority

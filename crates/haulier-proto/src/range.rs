@@ -47,7 +47,7 @@ pub fn resolve(value: &[u8], length: u64, most: usize) -> Ranges {
     let Some(set) = strip_unit(value) else {
         return Ranges::Whole;
     };
-    let mut found = Found::default();
+    let mut found = Satisfiable::default();
     let mut count = 0;
     for element in set.split(|&byte| byte == b',') {
         let element = trim(element);
@@ -77,14 +77,14 @@ pub fn resolve(value: &[u8], length: u64, most: usize) -> Ranges {
 
 /// The satisfiable ranges so far; the first one costs no allocation.
 #[derive(Debug, Default)]
-struct Found {
+struct Satisfiable {
     first: Option<ByteRange>,
     all: Vec<ByteRange>,
     /// Bytes of all of them; a few lengths of 64 bits do not overflow it.
     sum: u128,
 }
 
-impl Found {
+impl Satisfiable {
     fn add(&mut self, range: Option<ByteRange>) {
         let Some(range) = range else { return };
         self.sum += u128::from(range.length());

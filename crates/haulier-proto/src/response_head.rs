@@ -6,7 +6,7 @@
 
 use std::mem::MaybeUninit;
 
-use crate::field::{Fields, Known, Span, tokens};
+use crate::field::{Fields, Known, BufferRange, tokens};
 use crate::framing::{FramingError, content_length, keeps_alive};
 use crate::head::{Method, Version};
 use crate::status::is_bodiless;
@@ -57,7 +57,7 @@ pub enum ResponseLength {
 pub struct ResponseHead {
     version: Version,
     status: u16,
-    reason: Span,
+    reason: BufferRange,
     fields: Fields,
 }
 
@@ -96,7 +96,7 @@ impl ResponseHead {
         Self {
             version: Version::Http2,
             status,
-            reason: Span::default(),
+            reason: BufferRange::default(),
             fields,
         }
     }
@@ -192,7 +192,7 @@ impl ResponseHead {
     }
 }
 
-type Split = (Version, u16, Span, usize);
+type Split = (Version, u16, BufferRange, usize);
 
 /// Lets httparse find the lines. `Ok(None)` means the head is not complete.
 fn split<'b>(
@@ -222,9 +222,9 @@ fn split<'b>(
     let version = if version == 0 { Version::Http10 } else { Version::Http11 };
     // httparse gives an empty phrase of its own where the line has none, or has bytes beyond ASCII.
     let reason = if reason.is_empty() {
-        Span::default()
+        BufferRange::default()
     } else {
-        Span::within(buffer, reason.as_bytes())
+        BufferRange::within(buffer, reason.as_bytes())
     };
     Ok(Some((version, status, reason, length)))
 }

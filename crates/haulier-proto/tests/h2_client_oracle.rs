@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 
 use bytes::Bytes;
 use haulier_proto::field::Fields;
-use haulier_proto::h2::client::{Ask, Client, ClientLimits, Event, StreamError};
+use haulier_proto::h2::client::{StreamOptions, Client, ClientLimits, ClientEvent, StreamError};
 use haulier_proto::h2::error::ErrorCode;
 use http::{HeaderMap, Request, Response, StatusCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
@@ -51,7 +51,7 @@ async fn ask(mut pipe: DuplexStream, limits: ClientLimits, wanted: &[Wanted]) ->
             && let Some(next) = waiting.pop_front()
         {
             let one = &wanted[next];
-            let ask = Ask {
+            let ask = StreamOptions {
                 is_head: one.method == "HEAD",
                 end: one.body.is_empty(),
             };
@@ -86,7 +86,7 @@ async fn ask(mut pipe: DuplexStream, limits: ClientLimits, wanted: &[Wanted]) ->
             at += step.taken;
             match step.event {
                 None => break,
-                Some(Event::Head { stream, head, end }) => {
+                Some(ClientEvent::Head { stream, head, end }) => {
                     let answer = &mut answers[places[&stream]];
                     answer.status = head.status();
                     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -97,19 +97,19 @@ async fn ask(mut pipe: DuplexStream, limits: ClientLimits, wanted: &[Wanted]) ->
                         .collect();
                     answer.is_complete = end;
                 }
-                Some(Event::Data { stream, data, end }) => {
+                Some(ClientEvent::Data { stream, data, end }) => {
                     let answer = &mut answers[places[&stream]];
                     answer.body.extend_from_slice(data);
                     answer.is_complete = end;
                 }
-                Some(Event::Trailers { stream, .. }) => answers[places[&stream]].is_complete = true,
+                Some(ClientEvent::Trailers { stream, .. }) => answers[places[&stream]].is_complete = true,
                 // More were sent than it takes, before it could say so.
-                Some(Event::Failed {
+                Some(ClientEvent::Failed {
                     stream,
                     why: StreamError::Unprocessed,
                 }) if wanted[places[&stream]].path != "/refused" => waiting.push_back(places[&stream]),
-                Some(Event::Failed { stream, why }) => answers[places[&stream]].failure = Some(why),
-                Some(Event::GoAway { .. } | Event::Interim { .. }) => {}
+                Some(ClientEvent::Failed { stream, why }) => answers[places[&stream]].failure = Some(why),
+                Some(ClientEvent::GoAway { .. } | ClientEvent::Interim { .. }) => {}
             }
         }
         input.drain(..at);

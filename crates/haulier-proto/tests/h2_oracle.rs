@@ -6,7 +6,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use h2::client::SendRequest;
 use haulier_proto::field::Fields;
-use haulier_proto::h2::connection::{Connection, Event};
+use haulier_proto::h2::connection::{Connection, ServerEvent};
 use haulier_proto::h2::hpack::encode;
 use haulier_proto::h2::limits::Limits;
 use haulier_proto::head::RequestHead;
@@ -79,9 +79,9 @@ impl Echo {
         input.drain(..at);
     }
 
-    fn event(&mut self, event: Event<'_>) {
+    fn event(&mut self, event: ServerEvent<'_>) {
         match event {
-            Event::Request { stream, head, end } => {
+            ServerEvent::Request { stream, head, end } => {
                 let done = end || head.path() == b"/early";
                 let body = Vec::new();
                 self.exchanges.insert(stream, Exchange { head, body });
@@ -89,11 +89,11 @@ impl Echo {
                     self.answer(stream);
                 }
             }
-            Event::Refused { stream, error } => {
+            ServerEvent::Refused { stream, error } => {
                 let block = encode::block(error.status(), &Fields::new());
                 assert_eq!(self.connection.respond(stream, &block, b""), Some(0));
             }
-            Event::Data { stream, data, end } => {
+            ServerEvent::Data { stream, data, end } => {
                 let exchange = self.exchanges.get_mut(&stream).expect("an open stream");
                 exchange.body.extend_from_slice(data);
                 self.connection.consume(stream, data.len());
@@ -101,12 +101,12 @@ impl Echo {
                     self.answer(stream);
                 }
             }
-            Event::Reset { stream, .. } => {
+            ServerEvent::Reset { stream, .. } => {
                 self.resets += 1;
                 self.exchanges.remove(&stream);
                 self.answers.remove(&stream);
             }
-            Event::GoAway { .. } => {}
+            ServerEvent::GoAway { .. } => {}
         }
     }
 

@@ -4,7 +4,7 @@
 
 use std::io;
 
-use haulier_proto::h2::client::{Event, StreamError};
+use haulier_proto::h2::client::{ClientEvent, StreamError};
 use haulier_proto::response_head::ResponseHead;
 use rustix::event::epoll;
 
@@ -191,11 +191,11 @@ impl Runner<'_> {
     }
 
     /// Handles an event of a stream. Returns a head, so that its memory is used again.
-    fn stream_event(&mut self, id: usize, event: Event<'_>) -> Option<ResponseHead> {
+    fn stream_event(&mut self, id: usize, event: ClientEvent<'_>) -> Option<ResponseHead> {
         let (now, job) = (self.clock.now, self.job);
         let streams = self.connections[id].streams.as_deref_mut()?;
         match event {
-            Event::Head { stream, head, end } => {
+            ClientEvent::Head { stream, head, end } => {
                 streams.has_answered = true;
                 let place = streams.place_of(stream)?;
                 let slot = streams.slot(place);
@@ -209,7 +209,7 @@ impl Runner<'_> {
                 }
                 return Some(head);
             }
-            Event::Data { stream, data, end } => {
+            ClientEvent::Data { stream, data, end } => {
                 let place = streams.place_of(stream)?;
                 streams.take_body(place, data, &job.expected, now);
                 if let Some(captured) = self.measured.capture(id) {
@@ -219,19 +219,19 @@ impl Runner<'_> {
                     self.complete_stream(id, place);
                 }
             }
-            Event::Failed { stream, why } => {
+            ClientEvent::Failed { stream, why } => {
                 let place = streams.place_of(stream)?;
                 let is_again = why == StreamError::Unprocessed && streams.try_again(place, now);
                 if !is_again {
                     self.fail_stream(id, place, class_of(why));
                 }
             }
-            Event::Trailers { stream, .. } => {
+            ClientEvent::Trailers { stream, .. } => {
                 let place = streams.place_of(stream)?;
                 self.complete_stream(id, place);
             }
             // After GOAWAY, `settle` opens another connection.
-            Event::GoAway { .. } | Event::Interim { .. } => {}
+            ClientEvent::GoAway { .. } | ClientEvent::Interim { .. } => {}
         }
         None
     }

@@ -193,7 +193,7 @@ pub enum RecordError {
 
 /// The reader's position in a record.
 #[derive(Debug, Clone, Copy)]
-enum Place {
+enum ReaderPosition {
     /// `filled` bytes of the next header are in `partial`.
     Header { filled: u8 },
     /// Inside content and padding; both count what is still to come.
@@ -205,7 +205,7 @@ enum Place {
 /// Reads the records that an application sends, in pieces of any size.
 #[derive(Debug, Clone)]
 pub struct RecordReader {
-    place: Place,
+    position: ReaderPosition,
     /// Content of the last STDOUT record that began, bytes.
     stdout_length: u16,
     /// A header or END_REQUEST content of which only the first bytes have come.
@@ -222,7 +222,7 @@ impl RecordReader {
     /// A reader before the first header.
     pub const fn new() -> Self {
         Self {
-            place: Place::Header { filled: 0 },
+            position: ReaderPosition::Header { filled: 0 },
             stdout_length: 0,
             partial: [0; 8],
         }
@@ -234,26 +234,26 @@ impl RecordReader {
     /// [`RecordError`]. The connection cannot be used further.
     pub fn next<'a>(&mut self, input: &mut &'a [u8]) -> Result<Option<Record<'a>>, RecordError> {
         loop {
-            match self.place {
-                Place::Header { filled } => {
+            match self.position {
+                ReaderPosition::Header { filled } => {
                     let Some(header) = self.header(usize::from(filled), input)? else {
                         return Ok(None);
                     };
-                    self.place = self.enter(header)?;
+                    self.position = self.enter(header)?;
                 }
-                Place::Padding { left } => {
+                ReaderPosition::Padding { left } => {
                     let taken = take(input, usize::from(left));
                     let left = left - taken.len() as u8;
-                    self.place = if left == 0 {
-                        Place::Header { filled: 0 }
+                    self.position = if left == 0 {
+                        ReaderPosition::Header { filled: 0 }
                     } else {
-                        Place::Padding { left }
+                        ReaderPosition::Padding { left }
                     };
                     if left > 0 {
                         return Ok(None);
                     }
                 }
-                Place::Content {
+                ReaderPosition::Content {
                     kind: RecordType::EndRequest,
                     left,
                     padding,
@@ -263,7 +263,7 @@ impl RecordReader {
                     };
                     return Ok(Some(Record::End(end)));
                 }
-                Place::Content { kind, left, padding } => {
+                ReaderPosition::Content { kind, left, padding } => {
                     if input.is_empty() {
                         return Ok(None);
                     }
@@ -282,7 +282,7 @@ impl RecordReader {
 
     /// True between two records: all content and padding has been read.
     pub const fn is_between_records(&self) -> bool {
-        matches!(self.place, Place::Header { filled: 0 })
+        matches!(self.position, ReaderPosition::Header { filled: 0 })
     }
 
     /// Content of the last STDOUT record that began, bytes; after a long one, another long one often follows.
@@ -292,17 +292,17 @@ impl RecordReader {
 
     /// Bytes up to the next content: the rest of a header, with the padding before it. `None` inside content.
     pub const fn before_content(&self) -> Option<usize> {
-        match self.place {
-            Place::Header { filled } => Some(HEADER_LEN - filled as usize),
-            Place::Padding { left } => Some(HEADER_LEN + left as usize),
-            Place::Content { .. } => None,
+        match self.position {
+            ReaderPosition::Header { filled } => Some(HEADER_LEN - filled as usize),
+            ReaderPosition::Padding { left } => Some(HEADER_LEN + left as usize),
+            ReaderPosition::Content { .. } => None,
         }
     }
 
     /// Content of the STDOUT record that comes next, bytes; 0 if another record does.
     pub const fn stdout_left(&self) -> usize {
-        match self.place {
-            Place::Content {
+        match self.position {
+            ReaderPosition::Content {
                 kind: RecordType::Stdout,
                 left,
                 ..
@@ -322,7 +322,7 @@ impl RecordReader {
             length <= left,
             "{length} bytes were taken of content that has {left} left"
         );
-        if let Place::Content { kind, padding, .. } = self.place {
+        if let ReaderPosition::Content { kind, padding, .. } = self.position {
             self.leave(kind, (left - length) as u16, padding);
         }
     }
@@ -332,13 +332,13 @@ impl RecordReader {
         self.partial[filled..filled + taken.len()].copy_from_slice(taken);
         let filled = filled + taken.len();
         if filled < HEADER_LEN {
-            self.place = Place::Header { filled: filled as u8 };
+            self.position = ReaderPosition::Header { filled: filled as u8 };
             return Ok(None);
         }
         Header::decode(self.partial).map(Some)
     }
 
-    fn enter(&mut self, header: Header) -> Result<Place, RecordError> {
+    fn enter(&mut self, header: Header) -> Result<ReaderPosition, RecordError> {
         if header.request_id != REQUEST_ID {
             return Err(RecordError::RequestId {
                 found: header.request_id,
@@ -352,7 +352,7 @@ impl RecordReader {
                 if kind == RecordType::Stdout {
                     self.stdout_length = header.content_length;
                 }
-                Ok(place_after(kind, header.content_length, header.padding_length))
+                Ok(position_after(kind, header.content_length, header.padding_length))
             }
             other => Err(RecordError::Unexpected { number: other.number() }),
         }
@@ -372,16 +372,16 @@ impl RecordReader {
     }
 
     fn leave(&mut self, kind: RecordType, left: u16, padding: u8) {
-        self.place = place_after(kind, left, padding);
+        self.position = position_after(kind, left, padding);
     }
 }
 
 /// The state after the header of a record with `left` bytes of content and `padding` bytes after them.
-fn place_after(kind: RecordType, left: u16, padding: u8) -> Place {
+fn position_after(kind: RecordType, left: u16, padding: u8) -> ReaderPosition {
     match (left, padding) {
-        (0, 0) => Place::Header { filled: 0 },
-        (0, left) => Place::Padding { left },
-        (left, padding) => Place::Content { kind, left, padding },
+        (0, 0) => ReaderPosition::Header { filled: 0 },
+        (0, left) => ReaderPosition::Padding { left },
+        (left, padding) => ReaderPosition::Content { kind, left, padding },
     }
 }
 

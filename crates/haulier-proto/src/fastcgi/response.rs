@@ -32,20 +32,20 @@ pub enum HeadError {
 pub struct CgiHead {
     status: Option<u16>,
     block: Vec<u8>,
-    fields: Vec<Span>,
+    fields: Vec<FieldPlace>,
     dropped: Option<Range<u32>>,
 }
 
 /// The place of a field in the block.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Span {
+struct FieldPlace {
     name: Range<u32>,
     value: Range<u32>,
 }
 
 /// The meaning of Location in a head without Status (RFC 3875 §6.2.2 and §6.2.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Redirect<'a> {
+pub enum CgiRedirect<'a> {
     /// None: the head has a Status, or no Location.
     None,
     /// The client is redirected; the status is 302.
@@ -74,7 +74,7 @@ impl CgiHead {
     pub fn fields(&self) -> impl ExactSizeIterator<Item = (&[u8], &[u8])> + Clone {
         self.fields
             .iter()
-            .map(|span| (self.bytes(&span.name), self.bytes(&span.value)))
+            .map(|field| (self.bytes(&field.name), self.bytes(&field.value)))
     }
 
     /// The value of the first field called `name`, in any letter case.
@@ -90,12 +90,12 @@ impl CgiHead {
     }
 
     /// The redirect that Location asks for when there is no Status.
-    pub fn redirect(&self) -> Redirect<'_> {
+    pub fn redirect(&self) -> CgiRedirect<'_> {
         match (self.status, self.field("location")) {
             // `//host/` names another host, though it begins like a path.
-            (None, Some(path)) if path.starts_with(b"/") && !path.starts_with(b"//") => Redirect::Local(path),
-            (None, Some(_)) => Redirect::Client,
-            _ => Redirect::None,
+            (None, Some(path)) if path.starts_with(b"/") && !path.starts_with(b"//") => CgiRedirect::Local(path),
+            (None, Some(_)) => CgiRedirect::Client,
+            _ => CgiRedirect::None,
         }
     }
 
@@ -195,11 +195,11 @@ impl HeadParser {
         }
         let leading = line[colon + 1..].len() - line[colon + 1..].trim_ascii_start().len();
         let value_start = start + colon + 1 + leading;
-        let span = Span {
+        let field = FieldPlace {
             name: range(start, name.len()),
             value: range(value_start, value.len()),
         };
-        self.head.fields.push(span);
+        self.head.fields.push(field);
         Ok(false)
     }
 }
@@ -301,11 +301,11 @@ mod tests {
 
     #[test]
     fn location_without_status_redirects_the_client_or_ourselves() {
-        assert_eq!(head("Location: /other?x\n\n").redirect(), Redirect::Local(b"/other?x"));
-        assert_eq!(head("Location: http://h/\n\n").redirect(), Redirect::Client);
+        assert_eq!(head("Location: /other?x\n\n").redirect(), CgiRedirect::Local(b"/other?x"));
+        assert_eq!(head("Location: http://h/\n\n").redirect(), CgiRedirect::Client);
         assert_eq!(head("Location: //h/\n\n").redirect(), Redirect::Client);
-        assert_eq!(head("Status: 302\nLocation: /other\n\n").redirect(), Redirect::None);
-        assert_eq!(head("A: b\n\n").redirect(), Redirect::None);
+        assert_eq!(head("Status: 302\nLocation: /other\n\n").redirect(), CgiRedirect::None);
+        assert_eq!(head("A: b\n\n").redirect(), CgiRedirect::None);
     }
 
     #[test]

@@ -79,7 +79,7 @@ pub enum StreamError {
 
 /// An event for the driver.
 #[derive(Debug)]
-pub enum Event<'i> {
+pub enum ClientEvent<'i> {
     /// An interim response (RFC 9110 §15.2): a further head follows.
     Interim { stream: u32, head: ResponseHead },
     /// The final response head. With `end`, it has no body.
@@ -96,7 +96,7 @@ pub enum Event<'i> {
 
 /// The properties of a request that its stream depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ask {
+pub struct StreamOptions {
     /// The response has no body, even if its head states a length.
     pub is_head: bool,
     /// The request has no body.
@@ -218,7 +218,7 @@ impl Client {
 
     /// Sends a request's fields, pseudo-fields first; `None` if no stream may be opened now. Its body follows by
     /// [`Client::send_data`].
-    pub fn open<'f>(&mut self, ask: Ask, fields: impl IntoIterator<Item = (&'f [u8], &'f [u8])>) -> Option<u32> {
+    pub fn open<'f>(&mut self, options: StreamOptions, fields: impl IntoIterator<Item = (&'f [u8], &'f [u8])>) -> Option<u32> {
         if !self.has_room() {
             return None;
         }
@@ -226,11 +226,11 @@ impl Client {
         self.next += 2;
         self.scratch.clear();
         self.encoder.block(&mut self.scratch, fields);
-        frame::write_headers(&mut self.output, id, &self.scratch, ask.end, most);
+        frame::write_headers(&mut self.output, id, &self.scratch, options.end, most);
         self.streams.push(Stream {
             id,
-            is_head: ask.is_head,
-            is_sending: !ask.end,
+            is_head: options.is_head,
+            is_sending: !options.end,
             has_head: false,
             interim: 0,
             expected: None,

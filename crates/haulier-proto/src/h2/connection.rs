@@ -15,10 +15,10 @@ use super::flow::{DEFAULT_WINDOW, Window};
 use super::frame::{self, MOST_STREAM};
 use super::hpack::decode::Decoder;
 use super::hpack::encode::EMPTY_TABLE;
-use super::limits::{Budget, Limits};
+use super::limits::{MinuteBudget, Limits};
 use super::reader::FrameReader;
 use super::settings::Settings;
-use super::stream::{Ended, Stream, Streams};
+use super::stream::{EndedBy, Stream, OpenStreams};
 use crate::head::{HeadError, RequestHead};
 
 /// The largest payload of our DATA frames, bytes, even if the client takes more.
@@ -32,7 +32,7 @@ const LAST_PING: [u8; 8] = *b"farewell";
 
 /// An event for the driver.
 #[derive(Debug)]
-pub enum Event<'i> {
+pub enum ServerEvent<'i> {
     /// A request. With `end`, it has no body.
     Request { stream: u32, head: RequestHead, end: bool },
     /// A request too large to be taken; the driver answers it with the error's status.
@@ -65,7 +65,7 @@ pub struct Connection {
     /// The client's SETTINGS.
     peer: Settings,
     decoder: Decoder,
-    streams: Streams,
+    streams: OpenStreams,
     /// Bytes that we may send on all streams together.
     send: Window,
     /// Bytes that the client may send on all streams together.
@@ -77,8 +77,8 @@ pub struct Connection {
     queue: VecDeque<u32>,
     /// Size of the heads of all open streams.
     heads: u32,
-    resets: Budget,
-    control: Budget,
+    resets: MinuteBudget,
+    control: MinuteBudget,
     /// WINDOW_UPDATE frames still expected for what we sent.
     updates: u32,
     /// The next block must say that we use no dynamic table (RFC 7541 §4.2).
@@ -107,15 +107,15 @@ impl Connection {
             shutdown: Shutdown::No,
             peer: Settings::default(),
             decoder: Decoder::new(limits.table),
-            streams: Streams::default(),
+            streams: OpenStreams::default(),
             send: Window::new(DEFAULT_WINDOW),
             receive: Window::new(DEFAULT_WINDOW + more),
             owed: 0,
             output,
             queue: VecDeque::new(),
             heads: 0,
-            resets: Budget::new(limits.resets, now),
-            control: Budget::new(limits.control_frames, now),
+            resets: MinuteBudget::new(limits.resets, now),
+            control: MinuteBudget::new(limits.control_frames, now),
             updates: FIRST_UPDATES,
             tell_table: false,
             now,
@@ -305,7 +305,7 @@ impl Connection {
 
     /// Resets a stream.
     pub fn reset(&mut self, stream: u32, code: ErrorCode) {
-        if self.remove(stream, Ended::ByUs).is_some() {
+        if self.remove(stream, EndedBy::Us).is_some() {
             frame::write_reset(&mut self.output, stream, code);
         }
     }
@@ -390,11 +390,11 @@ impl Connection {
         if receiving {
             self.reset(stream, ErrorCode::NO_ERROR);
         } else {
-            self.remove(stream, Ended::ByClient);
+            self.remove(stream, EndedBy::Client);
         }
     }
 
-    fn remove(&mut self, stream: u32, how: Ended) -> Option<Stream> {
+    fn remove(&mut self, stream: u32, how: EndedBy) -> Option<Stream> {
         let state = self.streams.end(stream, how)?;
         self.heads -= state.head;
         self.give_back(0, state.held);

@@ -23,7 +23,7 @@ pub const PRIORITY: u8 = 0x20;
 
 /// Frame types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum FrameType {
     Data,
     Headers,
     Priority,
@@ -38,7 +38,7 @@ pub enum Kind {
     Unknown(u8),
 }
 
-impl Kind {
+impl FrameType {
     fn of(byte: u8) -> Self {
         match byte {
             0 => Self::Data,
@@ -77,7 +77,7 @@ impl Kind {
 pub struct FrameHead {
     /// Bytes of the payload, below 2^24.
     pub length: u32,
-    pub kind: Kind,
+    pub kind: FrameType,
     pub flags: u8,
     /// 0 for the connection; the reserved bit is dropped.
     pub stream: u32,
@@ -90,7 +90,7 @@ impl FrameHead {
         let &[high, middle, low, kind, flags, s0, s1, s2, s3] = input.first_chunk::<HEAD_LENGTH>()?;
         Some(Self {
             length: u32::from_be_bytes([0, high, middle, low]),
-            kind: Kind::of(kind),
+            kind: FrameType::of(kind),
             flags,
             stream: u32::from_be_bytes([s0, s1, s2, s3]) & MOST_STREAM,
         })
@@ -143,7 +143,7 @@ pub fn fill_headers(out: &mut Vec<u8>, stream: u32, end_stream: bool, most: u32,
     }
     let head = FrameHead {
         length,
-        kind: Kind::Headers,
+        kind: FrameType::Headers,
         flags: if end_stream {
             END_HEADERS | END_STREAM
         } else {
@@ -157,7 +157,7 @@ pub fn fill_headers(out: &mut Vec<u8>, stream: u32, end_stream: bool, most: u32,
 /// Appends a field block as HEADERS and as many CONTINUATION as `most` bytes a frame make necessary.
 pub fn write_headers(out: &mut Vec<u8>, stream: u32, block: &[u8], end_stream: bool, most: u32) {
     let mut flags = if end_stream { END_STREAM } else { 0 };
-    let mut kind = Kind::Headers;
+    let mut kind = FrameType::Headers;
     let mut rest = block;
     loop {
         let (part, after) = rest.split_at(rest.len().min(most as usize));
@@ -175,7 +175,7 @@ pub fn write_headers(out: &mut Vec<u8>, stream: u32, block: &[u8], end_stream: b
         if after.is_empty() {
             return;
         }
-        (kind, flags, rest) = (Kind::Continuation, 0, after);
+        (kind, flags, rest) = (FrameType::Continuation, 0, after);
     }
 }
 
@@ -187,7 +187,7 @@ pub fn write_data(out: &mut Vec<u8>, stream: u32, data: &[u8], end_stream: bool,
         let last = after.is_empty();
         let head = FrameHead {
             length: part.len() as u32,
-            kind: Kind::Data,
+            kind: FrameType::Data,
             flags: if last && end_stream { END_STREAM } else { 0 },
             stream,
         };
@@ -222,7 +222,7 @@ pub fn fill_data<E>(
     out.truncate(start + HEAD_LENGTH + filled);
     let head = FrameHead {
         length: filled as u32,
-        kind: Kind::Data,
+        kind: FrameType::Data,
         flags: if filled == last { END_STREAM } else { 0 },
         stream,
     };
@@ -232,17 +232,17 @@ pub fn fill_data<E>(
 
 /// Appends RST_STREAM.
 pub fn write_reset(out: &mut Vec<u8>, stream: u32, code: ErrorCode) {
-    write_small(out, Kind::ResetStream, 0, stream, &code.0.to_be_bytes());
+    write_small(out, FrameType::ResetStream, 0, stream, &code.0.to_be_bytes());
 }
 
 /// Appends WINDOW_UPDATE.
 pub fn write_window_update(out: &mut Vec<u8>, stream: u32, increment: u32) {
-    write_small(out, Kind::WindowUpdate, 0, stream, &increment.to_be_bytes());
+    write_small(out, FrameType::WindowUpdate, 0, stream, &increment.to_be_bytes());
 }
 
 /// Appends PING, or the answer to one.
 pub fn write_ping(out: &mut Vec<u8>, opaque: [u8; 8], ack: bool) {
-    write_small(out, Kind::Ping, if ack { ACK } else { 0 }, 0, &opaque);
+    write_small(out, FrameType::Ping, if ack { ACK } else { 0 }, 0, &opaque);
 }
 
 /// Appends GOAWAY.
@@ -250,16 +250,16 @@ pub fn write_goaway(out: &mut Vec<u8>, last_stream: u32, code: ErrorCode) {
     let mut payload = [0; 8];
     payload[..4].copy_from_slice(&last_stream.to_be_bytes());
     payload[4..].copy_from_slice(&code.0.to_be_bytes());
-    write_small(out, Kind::GoAway, 0, 0, &payload);
+    write_small(out, FrameType::GoAway, 0, 0, &payload);
 }
 
 /// Appends the acknowledgement of SETTINGS.
 pub fn write_settings_ack(out: &mut Vec<u8>) {
-    write_small(out, Kind::Settings, ACK, 0, &[]);
+    write_small(out, FrameType::Settings, ACK, 0, &[]);
 }
 
 /// Appends a frame whose payload is at hand.
-pub fn write_small(out: &mut Vec<u8>, kind: Kind, flags: u8, stream: u32, payload: &[u8]) {
+pub fn write_small(out: &mut Vec<u8>, kind: FrameType, flags: u8, stream: u32, payload: &[u8]) {
     let head = FrameHead {
         length: payload.len() as u32,
         kind,
@@ -310,9 +310,9 @@ mod tests {
         assert_eq!(
             shape,
             [
-                (Kind::Headers, END_STREAM, 10),
-                (Kind::Continuation, 0, 10),
-                (Kind::Continuation, END_HEADERS, 5)
+                (FrameType::Headers, END_STREAM, 10),
+                (FrameType::Continuation, 0, 10),
+                (FrameType::Continuation, END_HEADERS, 5)
             ]
         );
     }
@@ -343,7 +343,7 @@ mod tests {
     fn padding_is_taken_off_or_refused() {
         let head = |flags| FrameHead {
             length: 0,
-            kind: Kind::Data,
+            kind: FrameType::Data,
             flags,
             stream: 1,
         };
@@ -365,7 +365,7 @@ mod tests {
         for byte in 0..=12 {
             let head = FrameHead {
                 length: 0x01_02_03,
-                kind: Kind::of(byte),
+                kind: FrameType::of(byte),
                 flags: 0xa5,
                 stream: MOST_STREAM,
             };

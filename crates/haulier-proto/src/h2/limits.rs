@@ -78,13 +78,13 @@ impl Limits {
 
 /// Counts one kind of behaviour, minute by minute.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Budget {
+pub(super) struct MinuteBudget {
     most: u32,
     spent: u32,
     since: Instant,
 }
 
-impl Budget {
+impl MinuteBudget {
     pub(super) fn new(most: u32, now: Instant) -> Self {
         Self {
             most,
@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn a_budget_is_new_every_minute() {
         let start = Instant::now();
-        let mut budget = Budget::new(2, start);
+        let mut budget = MinuteBudget::new(2, start);
         assert!(budget.spend(start) && budget.spend(start + Duration::from_secs(59)));
         assert!(!budget.spend(start + Duration::from_secs(59)));
         assert!(budget.spend(start + Duration::from_secs(60)));

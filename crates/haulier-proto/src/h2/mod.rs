@@ -18,7 +18,7 @@ mod response;
 pub mod settings;
 mod stream;
 
-pub use reader::Step;
+pub use reader::Received;
 
 /// The first bytes of a client (RFC 9113 §3.4).
 pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";

@@ -9,11 +9,11 @@ use std::borrow::Cow;
 use super::PREFACE;
 use super::block::{self, Block, check_dependency};
 use super::error::{ConnectionError, ErrorCode};
-use super::frame::{ACK, DEFAULT_PAYLOAD, END_HEADERS, END_STREAM, FrameHead, HEAD_LENGTH, Kind, MOST_STREAM};
+use super::frame::{ACK, DEFAULT_PAYLOAD, END_HEADERS, END_STREAM, FrameHead, HEAD_LENGTH, FrameType, MOST_STREAM};
 
 /// The progress of [`super::connection::Connection::receive`] or [`super::client::Client::receive`].
 #[derive(Debug)]
-pub struct Step<E> {
+pub struct Received<E> {
     /// Bytes of the input that are done with.
     pub taken: usize,
     /// `None`: more input is needed.
@@ -67,7 +67,7 @@ pub(super) struct Data<'i> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ReaderState {
     /// The client's preface has not come yet.
     Preface,
     /// The first frame must be SETTINGS (RFC 9113 §3.4).
@@ -79,7 +79,7 @@ enum State {
 /// Reads the frames of one connection.
 #[derive(Debug)]
 pub(super) struct FrameReader {
-    state: State,
+    state: ReaderState,
     /// A field block whose end is still to come.
     block: Option<Box<Block>>,
     /// Bytes of a field block that CONTINUATION may make it. Above it the connection ends.
@@ -92,7 +92,7 @@ impl FrameReader {
     /// The server's reader, which expects the preface.
     pub(super) fn of_server(most_block: usize, continuations: u32) -> Self {
         Self {
-            state: State::Preface,
+            state: ReaderState::Preface,
             block: None,
             most_block,
             continuations,
@@ -102,20 +102,20 @@ impl FrameReader {
     /// The client's reader.
     pub(super) fn of_client(most_block: usize, continuations: u32) -> Self {
         Self {
-            state: State::FirstSettings,
+            state: ReaderState::FirstSettings,
             ..Self::of_server(most_block, continuations)
         }
     }
 
     /// Says whether the preface or a field block has begun and not ended.
     pub(super) fn is_within_head(&self) -> bool {
-        self.block.is_some() || matches!(self.state, State::Preface | State::FirstSettings)
+        self.block.is_some() || matches!(self.state, ReaderState::Preface | ReaderState::FirstSettings)
     }
 
     /// The error that ended the connection.
     pub(super) fn failure(&self) -> Option<ConnectionError> {
         match self.state {
-            State::Failed(error) => Some(error),
+            ReaderState::Failed(error) => Some(error),
             _ => None,
         }
     }
@@ -124,7 +124,7 @@ impl FrameReader {
     pub(super) fn fail(&mut self, error: ConnectionError) -> bool {
         let is_first = self.failure().is_none();
         if is_first {
-            self.state = State::Failed(error);
+            self.state = ReaderState::Failed(error);
         }
         is_first
     }
@@ -137,10 +137,10 @@ impl FrameReader {
         input: &'i [u8],
         taken: &mut usize,
     ) -> Result<Option<Frame<'i>>, ConnectionError> {
-        if let State::Failed(error) = self.state {
+        if let ReaderState::Failed(error) = self.state {
             return Err(error);
         }
-        if self.state == State::Preface && !self.take_preface(input, taken)? {
+        if self.state == ReaderState::Preface && !self.take_preface(input, taken)? {
             return Ok(None);
         }
         while let Some(head) = FrameHead::parse(&input[*taken..]) {
@@ -170,21 +170,21 @@ impl FrameReader {
             return Ok(false);
         }
         *taken = length;
-        self.state = State::FirstSettings;
+        self.state = ReaderState::FirstSettings;
         Ok(true)
     }
 
     fn check_order(&mut self, head: FrameHead) -> Result<(), ConnectionError> {
         if let Some(block) = &self.block
-            && (head.kind != Kind::Continuation || head.stream != block.stream)
+            && (head.kind != FrameType::Continuation || head.stream != block.stream)
         {
             return Err(ConnectionError::protocol("another frame within a field block"));
         }
-        if self.state == State::FirstSettings {
-            if head.kind != Kind::Settings || head.has(ACK) {
+        if self.state == ReaderState::FirstSettings {
+            if head.kind != FrameType::Settings || head.has(ACK) {
                 return Err(ConnectionError::protocol("first frame is not SETTINGS"));
             }
-            self.state = State::Open;
+            self.state = ReaderState::Open;
         }
         Ok(())
     }
@@ -193,22 +193,22 @@ impl FrameReader {
     #[inline]
     fn frame<'i>(&mut self, head: FrameHead, payload: &'i [u8]) -> Result<Option<Frame<'i>>, ConnectionError> {
         let frame = match head.kind {
-            Kind::Data => Frame::Data(Data {
+            FrameType::Data => Frame::Data(Data {
                 stream: head.stream,
                 length: head.length,
                 data: head.unpadded(payload)?,
                 end: head.has(END_STREAM),
             }),
-            Kind::Headers => return self.headers(head, payload),
-            Kind::Continuation => return self.continuation(head, payload),
-            Kind::WindowUpdate => window_update(head, payload)?,
-            Kind::Settings => settings(head, payload)?,
-            Kind::Ping => ping(head, payload)?,
-            Kind::ResetStream => reset(head, payload)?,
-            Kind::GoAway => go_away(head, payload)?,
-            Kind::Priority => priority(head, payload)?,
-            Kind::PushPromise => Frame::PushPromise,
-            Kind::Unknown(_) => Frame::Unknown,
+            FrameType::Headers => return self.headers(head, payload),
+            FrameType::Continuation => return self.continuation(head, payload),
+            FrameType::WindowUpdate => window_update(head, payload)?,
+            FrameType::Settings => settings(head, payload)?,
+            FrameType::Ping => ping(head, payload)?,
+            FrameType::ResetStream => reset(head, payload)?,
+            FrameType::GoAway => go_away(head, payload)?,
+            FrameType::Priority => priority(head, payload)?,
+            FrameType::PushPromise => Frame::PushPromise,
+            FrameType::Unknown(_) => Frame::Unknown,
         };
         Ok(Some(frame))
     }

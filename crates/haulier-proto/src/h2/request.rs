@@ -6,7 +6,7 @@
 use super::hpack::encode::is_connection_specific;
 use super::hpack::table::ENTRY_OVERHEAD;
 use super::limits::Limits;
-use crate::field::{Fields, Span, is_token_byte, is_value};
+use crate::field::{Fields, BufferRange, is_token_byte, is_value};
 use crate::head::{HeadError, PseudoFields, RequestHead};
 
 /// Collects the lines of a request's field block.
@@ -28,7 +28,7 @@ pub(super) struct RequestLines<'l> {
 enum Cookie {
     None,
     /// Stored already, as for most requests.
-    One(Span),
+    One(BufferRange),
     Pieces(Vec<u8>),
 }
 

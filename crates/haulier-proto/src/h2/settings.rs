@@ -2,7 +2,7 @@
 
 use super::error::ConnectionError;
 use super::flow::{DEFAULT_WINDOW, MOST_WINDOW};
-use super::frame::{DEFAULT_PAYLOAD, Kind, write_small};
+use super::frame::{DEFAULT_PAYLOAD, FrameType, write_small};
 
 const HEADER_TABLE_SIZE: u16 = 0x1;
 const ENABLE_PUSH: u16 = 0x2;
@@ -109,7 +109,7 @@ impl Settings {
             self.max_header_list_size,
             default.max_header_list_size,
         );
-        write_small(out, Kind::Settings, 0, 0, &payload);
+        write_small(out, FrameType::Settings, 0, 0, &payload);
     }
 }
 

@@ -36,16 +36,16 @@ pub(super) struct Stream {
 
 /// The side that ended a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ended {
+pub(super) enum EndedBy {
     /// We reset it: the client may not know yet.
-    ByUs,
+    Us,
     /// The client knows: it ended or reset the stream itself.
-    ByClient,
+    Client,
 }
 
 /// All streams of a connection.
 #[derive(Debug, Default)]
-pub(super) struct Streams {
+pub(super) struct OpenStreams {
     /// By rising number: new ones come last.
     open: Vec<Stream>,
     /// Numbers of ended streams, perhaps with `BY_US`, the latest last.
@@ -54,7 +54,7 @@ pub(super) struct Streams {
     last: u32,
 }
 
-impl Streams {
+impl OpenStreams {
     pub(super) fn last(&self) -> u32 {
         self.last
     }
@@ -97,7 +97,7 @@ impl Streams {
     }
 
     /// Removes an open stream and remembers how it ended.
-    pub(super) fn end(&mut self, id: u32, how: Ended) -> Option<Stream> {
+    pub(super) fn end(&mut self, id: u32, how: EndedBy) -> Option<Stream> {
         let place = match self.open.last() {
             Some(last) if last.id == id => self.open.len() - 1,
             _ => self.place(id)?,
@@ -108,20 +108,20 @@ impl Streams {
     }
 
     /// Remembers a stream that never was open.
-    pub(super) fn remember(&mut self, id: u32, how: Ended) {
+    pub(super) fn remember(&mut self, id: u32, how: EndedBy) {
         if self.ended.len() == MOST_ENDED {
             self.ended.pop_front();
         }
-        self.ended.push_back(if how == Ended::ByUs { id | BY_US } else { id });
+        self.ended.push_back(if how == EndedBy::Us { id | BY_US } else { id });
     }
 
     /// The side that ended a stream, if it is remembered.
-    pub(super) fn ended(&self, id: u32) -> Option<Ended> {
+    pub(super) fn ended(&self, id: u32) -> Option<EndedBy> {
         let found = self.ended.iter().rev().find(|&&ended| ended & !BY_US == id)?;
         Some(if found & BY_US == 0 {
-            Ended::ByClient
+            EndedBy::Client
         } else {
-            Ended::ByUs
+            EndedBy::Us
         })
     }
 

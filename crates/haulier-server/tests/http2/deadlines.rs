@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use haulier_proto::h2::PREFACE;
 use haulier_proto::h2::error::ErrorCode;
-use haulier_proto::h2::frame::{END_STREAM, Kind};
+use haulier_proto::h2::frame::{END_STREAM, FrameType};
 
 use crate::peer::{Peer, block, data, frame};
 use crate::site::{Site, at_some_pace, wait};
@@ -32,15 +32,15 @@ fn a_head_has_a_deadline_however_it_trickles() {
     at_some_pace(Duration::from_millis(100), |step| {
         let site = impatient(3 * step);
         let mut peer = Peer::connect(&site);
-        peer.send(frame(Kind::Headers, END_STREAM, 1, &block));
+        peer.send(frame(FrameType::Headers, END_STREAM, 1, &block));
         for _ in 0..8 {
             wait(step);
-            peer.send(frame(Kind::Continuation, 0, 1, b""));
+            peer.send(frame(FrameType::Continuation, 0, 1, b""));
         }
         peer.assert_ends_with(ErrorCode::ENHANCE_YOUR_CALM);
         let mut peer = Peer::connect(&site);
         peer.assert_alive();
-        peer.send(&frame(Kind::Headers, END_STREAM, 3, &block)[..12]);
+        peer.send(&frame(FrameType::Headers, END_STREAM, 3, &block)[..12]);
         peer.assert_ends_with(ErrorCode::ENHANCE_YOUR_CALM);
     });
 }

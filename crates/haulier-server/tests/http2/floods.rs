@@ -2,7 +2,7 @@
 //! real binary.
 
 use haulier_proto::h2::error::ErrorCode;
-use haulier_proto::h2::frame::{END_HEADERS, END_STREAM, Kind, PRIORITY};
+use haulier_proto::h2::frame::{END_HEADERS, END_STREAM, FrameType, PRIORITY};
 
 use crate::peer::{Peer, block, data, frame, head, ping, reset, window_update};
 use crate::site::Site;
@@ -13,7 +13,7 @@ fn assert_enough(site: &Site, most: u32, mut make: impl FnMut(u32) -> Vec<u8>) {
     for number in 0..most {
         peer.send(make(2 * number + 1));
     }
-    let goaway = peer.control(Kind::GoAway);
+    let goaway = peer.control(FrameType::GoAway);
     assert_eq!(goaway.code(), ErrorCode::ENHANCE_YOUR_CALM);
     peer.rest();
     Peer::connect(site).assert_alive();
@@ -42,15 +42,15 @@ fn making_us_reset_ends_the_connection() {
 fn frames_that_carry_nothing_end_the_connection() {
     let site = Site::start();
     assert_enough(&site, 2000, |_| ping([0; 8], 0));
-    assert_enough(&site, 2000, |_| frame(Kind::Settings, 0, 0, &[]));
-    assert_enough(&site, 2000, |stream| frame(Kind::Priority, 0, stream, &[0, 0, 0, 0, 1]));
+    assert_enough(&site, 2000, |_| frame(FrameType::Settings, 0, 0, &[]));
+    assert_enough(&site, 2000, |stream| frame(FrameType::Priority, 0, stream, &[0, 0, 0, 0, 1]));
     assert_enough(&site, 2000, |stream| {
         let opening = if stream == 1 {
             head(1, "POST", "/ten.txt", &[], false)
         } else {
             Vec::new()
         };
-        [opening, frame(Kind::Data, 0, 1, &[])].concat()
+        [opening, frame(FrameType::Data, 0, 1, &[])].concat()
     });
 }
 
@@ -59,7 +59,7 @@ fn frames_that_carry_nothing_end_the_connection() {
 fn continuation_without_end_ends_the_connection() {
     let site = Site::start();
     assert_enough(&site, 50, |stream| {
-        let kind = if stream == 1 { Kind::Headers } else { Kind::Continuation };
+        let kind = if stream == 1 { FrameType::Headers } else { FrameType::Continuation };
         frame(kind, if stream == 1 { END_STREAM } else { 0 }, 1, &[0x82; 10])
     });
 }
@@ -74,7 +74,7 @@ fn a_bomb_of_references_is_431_and_the_connection_lives() {
     bomb.extend([b'y'; 3968]);
     bomb.resize(15_000, 0x80 | 62);
     let stream = peer.take_stream();
-    peer.send(frame(Kind::Headers, END_HEADERS | END_STREAM, stream, &bomb));
+    peer.send(frame(FrameType::Headers, END_HEADERS | END_STREAM, stream, &bomb));
     peer.answer(stream).expect(431);
     peer.assert_alive();
 }
@@ -84,7 +84,7 @@ fn a_stream_that_depends_on_itself_ends_the_connection() {
     let site = Site::start();
     let mut peer = Peer::connect(&site);
     let payload = [&[0, 0, 0, 1, 0][..], &block("GET", "/ten.txt", &[])].concat();
-    peer.send(frame(Kind::Headers, END_HEADERS | END_STREAM | PRIORITY, 1, &payload));
+    peer.send(frame(FrameType::Headers, END_HEADERS | END_STREAM | PRIORITY, 1, &payload));
     peer.assert_ends_with(ErrorCode::PROTOCOL_ERROR);
 }
 

@@ -1,7 +1,7 @@
 //! RFC 9113 §4 and §6: frames, as far as the driver handles them.
 
 use haulier_proto::h2::error::ErrorCode;
-use haulier_proto::h2::frame::{ACK, END_HEADERS, END_STREAM, Kind};
+use haulier_proto::h2::frame::{ACK, END_HEADERS, END_STREAM, FrameType};
 
 use crate::peer::{Peer, block, frame, ping};
 use crate::site::Site;
@@ -13,7 +13,7 @@ fn a_ping_is_answered_beside_requests() {
     let mut peer = Peer::connect(&site);
     let stream = peer.get("/large.bin");
     peer.send(ping(*b"12345678", 0));
-    let pong = peer.control(Kind::Ping);
+    let pong = peer.control(FrameType::Ping);
     assert_eq!((pong.flags, &pong.payload[..]), (ACK, &b"12345678"[..]));
     peer.answer(stream).expect(200);
 }
@@ -23,7 +23,7 @@ fn a_ping_is_answered_beside_requests() {
 fn an_unknown_frame_is_ignored() {
     let site = Site::start();
     let mut peer = Peer::connect(&site);
-    let mut unknown = frame(Kind::Ping, 0xff, 7, b"whatever it is");
+    let mut unknown = frame(FrameType::Ping, 0xff, 7, b"whatever it is");
     unknown[3] = 0xfa;
     peer.send(unknown);
     peer.assert_alive();
@@ -34,7 +34,7 @@ fn an_unknown_frame_is_ignored() {
 fn a_frame_too_large_ends_the_connection() {
     let site = Site::start();
     let mut peer = Peer::connect(&site);
-    peer.send(frame(Kind::Data, 0, 1, &[0; 16_385]));
+    peer.send(frame(FrameType::Data, 0, 1, &[0; 16_385]));
     peer.assert_ends_with(ErrorCode::FRAME_SIZE_ERROR);
     site.assert_connections_fall_to(0);
 }
@@ -44,7 +44,7 @@ fn a_frame_too_large_ends_the_connection() {
 fn a_field_block_nobody_can_read_ends_the_connection() {
     let site = Site::start();
     let mut peer = Peer::connect(&site);
-    peer.send(frame(Kind::Headers, END_HEADERS | END_STREAM, 1, &[0xff; 10]));
+    peer.send(frame(FrameType::Headers, END_HEADERS | END_STREAM, 1, &[0xff; 10]));
     peer.assert_ends_with(ErrorCode::COMPRESSION_ERROR);
 }
 
@@ -58,9 +58,9 @@ fn a_head_may_come_in_several_frames_and_reads() {
     let (first, rest) = block.split_at(10);
     let (second, third) = rest.split_at(100);
     for (kind, flags, part) in [
-        (Kind::Headers, END_STREAM, first),
-        (Kind::Continuation, 0, second),
-        (Kind::Continuation, END_HEADERS, third),
+        (FrameType::Headers, END_STREAM, first),
+        (FrameType::Continuation, 0, second),
+        (FrameType::Continuation, END_HEADERS, third),
     ] {
         peer.send(frame(kind, flags, stream, part));
         crate::site::wait(std::time::Duration::from_millis(10));
@@ -85,7 +85,7 @@ fn answers_before_a_fault_are_still_sent() {
     let mut peer = Peer::connect(&site);
     let stream = peer.take_stream();
     let request = crate::peer::head(stream, "GET", "/ten.txt", &[], true);
-    peer.send([request, frame(Kind::Ping, 0, 0, b"short")].concat());
+    peer.send([request, frame(FrameType::Ping, 0, 0, b"short")].concat());
     assert_eq!(peer.answer(stream).expect(200).text(), "0123456789");
     peer.assert_ends_with(ErrorCode::FRAME_SIZE_ERROR);
 }

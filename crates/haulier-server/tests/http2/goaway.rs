@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use haulier_proto::h2::error::ErrorCode;
-use haulier_proto::h2::frame::Kind;
+use haulier_proto::h2::frame::FrameType;
 
 use crate::client::Client;
 use crate::peer::{Peer, frame, pong};
@@ -13,14 +13,14 @@ const GATE: &str = "<?php while (!file_exists(__DIR__ . '/go')) { usleep(5000); 
 
 /// Reads the first GOAWAY, acknowledges its PING, and reads the last GOAWAY.
 fn assert_farewell(peer: &mut Peer, last: u32) {
-    let announced = peer.control(Kind::GoAway);
+    let announced = peer.control(FrameType::GoAway);
     assert_eq!(
         (announced.last_stream(), announced.code()),
         (0x7fff_ffff, ErrorCode::NO_ERROR)
     );
-    let ping = peer.control(Kind::Ping);
+    let ping = peer.control(FrameType::Ping);
     peer.send(pong(&ping));
-    let said = peer.control(Kind::GoAway);
+    let said = peer.control(FrameType::GoAway);
     assert_eq!((said.last_stream(), said.code()), (last, ErrorCode::NO_ERROR));
 }
 
@@ -33,13 +33,13 @@ fn a_drain_answers_what_runs_and_what_was_under_way() {
         let running = peer.get("/gate.php");
         peer.assert_alive();
         site.drain();
-        let announced = peer.control(Kind::GoAway);
+        let announced = peer.control(FrameType::GoAway);
         assert_eq!(announced.last_stream(), 0x7fff_ffff);
         // The client had not read GOAWAY when it sent this.
         peer.assert_alive();
-        let ping = peer.control(Kind::Ping);
+        let ping = peer.control(FrameType::Ping);
         peer.send(pong(&ping));
-        assert_eq!(peer.control(Kind::GoAway).last_stream(), 5);
+        assert_eq!(peer.control(FrameType::GoAway).last_stream(), 5);
         let late = peer.get("/ten.txt");
         assert_eq!(peer.answer(late).reset, Some(ErrorCode::REFUSED_STREAM));
         std::fs::write(site.root().join("go"), "").expect("the directory is ours");
@@ -65,8 +65,8 @@ fn a_client_that_answers_no_ping_is_not_waited_for() {
     let mut peer = Peer::connect(&site);
     peer.assert_alive();
     site.drain();
-    assert_eq!(peer.control(Kind::GoAway).last_stream(), 0x7fff_ffff);
-    assert_eq!(peer.control(Kind::GoAway).last_stream(), 1);
+    assert_eq!(peer.control(FrameType::GoAway).last_stream(), 0x7fff_ffff);
+    assert_eq!(peer.control(FrameType::GoAway).last_stream(), 1);
     assert!(peer.rest().is_empty());
 }
 
@@ -91,7 +91,7 @@ fn an_idle_connection_makes_room_at_once_for_a_newcomer() {
     let mut peer = Peer::connect(&site);
     peer.assert_alive();
     assert_eq!(site.get("/ten.txt", "").status, 200);
-    let said = peer.control(Kind::GoAway);
+    let said = peer.control(FrameType::GoAway);
     assert_eq!((said.last_stream(), said.code()), (1, ErrorCode::NO_ERROR));
     assert!(peer.rest().is_empty());
 }
@@ -119,13 +119,13 @@ fn a_server_that_announces_its_end_serves_on_and_says_so_with_every_answer() {
     loop {
         let mut other = Peer::connect(&site);
         other.assert_alive();
-        if other.control.iter().any(|frame| frame.kind == Kind::GoAway) {
+        if other.control.iter().any(|frame| frame.kind == FrameType::GoAway) {
             break;
         }
         wait(Duration::from_millis(20));
     }
     peer.assert_alive();
-    assert_eq!(peer.control(Kind::GoAway).last_stream(), 0x7fff_ffff);
+    assert_eq!(peer.control(FrameType::GoAway).last_stream(), 0x7fff_ffff);
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn what_a_stop_breaks_off_before_its_answer_is_told_so() {
     peer.assert_alive();
     site.abort();
     peer.answer(running).expect(503);
-    assert_eq!(peer.control(Kind::GoAway).last_stream(), 3);
+    assert_eq!(peer.control(FrameType::GoAway).last_stream(), 3);
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn a_ping_now_and_then_does_not_keep_a_connection() {
         for _ in 0..30 {
             peer.send(crate::peer::ping([0; 8], 0));
             let frame = peer.frame().expect("a frame");
-            if frame.kind == Kind::GoAway {
+            if frame.kind == FrameType::GoAway {
                 return;
             }
             wait(step);
@@ -166,7 +166,7 @@ fn requests_now_and_then_keep_a_connection() {
             wait(2 * step);
             peer.assert_alive();
         }
-        assert!(peer.control.iter().all(|frame| frame.kind != Kind::GoAway));
+        assert!(peer.control.iter().all(|frame| frame.kind != FrameType::GoAway));
     });
 }
 
@@ -186,7 +186,7 @@ fn a_client_that_says_goaway_gets_its_answers_first() {
     let site = Site::with_php(&[("gate.php", GATE)], |_| {});
     let mut peer = Peer::connect(&site);
     let running = peer.get("/gate.php");
-    peer.send(frame(Kind::GoAway, 0, 0, &[0; 8]));
+    peer.send(frame(FrameType::GoAway, 0, 0, &[0; 8]));
     std::fs::write(site.root().join("go"), "").expect("the directory is ours");
     assert_eq!(peer.answer(running).expect(200).text(), "open");
     assert!(peer.rest().is_empty());

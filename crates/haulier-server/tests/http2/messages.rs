@@ -1,7 +1,7 @@
 //! RFC 9113 §8: requests and responses.
 
 use haulier_proto::h2::error::ErrorCode;
-use haulier_proto::h2::frame::{END_HEADERS, END_STREAM, Kind};
+use haulier_proto::h2::frame::{END_HEADERS, END_STREAM, FrameType};
 
 use crate::peer::{Peer, data, frame};
 use crate::site::{Site, large};
@@ -150,7 +150,7 @@ fn trailers_end_a_body_and_are_dropped() {
     peer.send(data(stream, b"body", false));
     let mut trailers = Vec::new();
     haulier_proto::h2::hpack::encode::field(&mut trailers, b"x-mine", b"smuggled");
-    peer.send(frame(Kind::Headers, END_HEADERS | END_STREAM, stream, &trailers));
+    peer.send(frame(FrameType::Headers, END_HEADERS | END_STREAM, stream, &trailers));
     let answer = peer.answer(stream).expect(200);
     assert!(
         answer.text().ends_with(" body") && !answer.text().contains("smuggled"),
@@ -208,7 +208,7 @@ fn what_could_become_another_line_or_word_resets_its_stream() {
     }
     for block in requests {
         let stream = peer.take_stream();
-        peer.send(frame(Kind::Headers, END_HEADERS | END_STREAM, stream, &block));
+        peer.send(frame(FrameType::Headers, END_HEADERS | END_STREAM, stream, &block));
         let answer = peer.answer(stream);
         assert_eq!(
             answer.reset,

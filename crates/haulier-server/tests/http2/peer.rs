@@ -9,7 +9,7 @@ use haulier_proto::field::Fields;
 use haulier_proto::h2::PREFACE;
 use haulier_proto::h2::error::ErrorCode;
 use haulier_proto::h2::frame::{
-    self, ACK, END_HEADERS, END_STREAM, FrameHead, HEAD_LENGTH, Kind, write_small, write_window_update,
+    self, ACK, END_HEADERS, END_STREAM, FrameHead, HEAD_LENGTH, FrameType, write_small, write_window_update,
 };
 use haulier_proto::h2::hpack::{decode::Decoder, encode};
 use socket2::{Domain, Socket, Type};
@@ -36,7 +36,7 @@ pub(crate) struct Peer {
 /// A frame as received.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Frame {
-    pub(crate) kind: Kind,
+    pub(crate) kind: FrameType,
     pub(crate) flags: u8,
     pub(crate) stream: u32,
     pub(crate) payload: Vec<u8>,
@@ -45,13 +45,13 @@ pub(crate) struct Frame {
 impl Frame {
     /// The code of GOAWAY.
     pub(crate) fn code(&self) -> ErrorCode {
-        assert_eq!(self.kind, Kind::GoAway);
+        assert_eq!(self.kind, FrameType::GoAway);
         ErrorCode(u32::from_be_bytes(self.payload[4..8].try_into().expect("four bytes")))
     }
 
     /// The last stream of GOAWAY.
     pub(crate) fn last_stream(&self) -> u32 {
-        assert_eq!(self.kind, Kind::GoAway);
+        assert_eq!(self.kind, FrameType::GoAway);
         u32::from_be_bytes(self.payload[..4].try_into().expect("four bytes"))
     }
 }
@@ -204,7 +204,7 @@ impl Peer {
     }
 
     /// Reads until a frame of this kind comes outside of responses.
-    pub(crate) fn control(&mut self, kind: Kind) -> Frame {
+    pub(crate) fn control(&mut self, kind: FrameType) -> Frame {
         loop {
             if let Some(at) = self.control.iter().position(|frame| frame.kind == kind) {
                 return self.control.remove(at);
@@ -225,10 +225,10 @@ impl Peer {
     /// Checks that the server ends the connection with this code, and closes.
     #[track_caller]
     pub(crate) fn assert_ends_with(&mut self, code: ErrorCode) {
-        let goaway = self.control(Kind::GoAway);
+        let goaway = self.control(FrameType::GoAway);
         assert_eq!(goaway.code(), code);
         assert!(
-            self.rest().iter().all(|frame| frame.kind != Kind::GoAway),
+            self.rest().iter().all(|frame| frame.kind != FrameType::GoAway),
             "one is enough"
         );
     }
@@ -278,9 +278,9 @@ impl Peer {
 
     fn take(&mut self, frame: &Frame) {
         match frame.kind {
-            Kind::Headers => self.take_head(frame),
-            Kind::Data => self.take_data(frame),
-            Kind::ResetStream => {
+            FrameType::Headers => self.take_head(frame),
+            FrameType::Data => self.take_data(frame),
+            FrameType::ResetStream => {
                 let code = ErrorCode(u32::from_be_bytes(frame.payload[..].try_into().expect("four bytes")));
                 self.answers.entry(frame.stream).or_default().reset = Some(code);
             }
@@ -351,7 +351,7 @@ impl Peer {
 /// The preface with SETTINGS.
 pub(crate) fn hello(settings: &[(u16, u32)]) -> Vec<u8> {
     let mut out = PREFACE.to_vec();
-    write_small(&mut out, Kind::Settings, 0, 0, &settings_payload(settings));
+    write_small(&mut out, FrameType::Settings, 0, 0, &settings_payload(settings));
     out
 }
 
@@ -361,7 +361,7 @@ pub(crate) fn settings_payload(settings: &[(u16, u32)]) -> Vec<u8> {
 }
 
 /// A frame as bytes.
-pub(crate) fn frame(kind: Kind, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(kind: FrameType, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     write_small(&mut out, kind, flags, stream, payload);
     out
@@ -370,7 +370,7 @@ pub(crate) fn frame(kind: Kind, flags: u8, stream: u32, payload: &[u8]) -> Vec<u
 /// HEADERS of a request.
 pub(crate) fn head(stream: u32, method: &str, path: &str, fields: &[(&str, &str)], end: bool) -> Vec<u8> {
     let flags = if end { END_HEADERS | END_STREAM } else { END_HEADERS };
-    frame(Kind::Headers, flags, stream, &block(method, path, fields))
+    frame(FrameType::Headers, flags, stream, &block(method, path, fields))
 }
 
 /// The field block of a request.
@@ -411,10 +411,10 @@ pub(crate) fn window_update(stream: u32, increment: u32) -> Vec<u8> {
 }
 
 pub(crate) fn ping(opaque: [u8; 8], flags: u8) -> Vec<u8> {
-    frame(Kind::Ping, flags, 0, &opaque)
+    frame(FrameType::Ping, flags, 0, &opaque)
 }
 
 /// The acknowledgement of a PING.
 pub(crate) fn pong(ping: &Frame) -> Vec<u8> {
-    frame(Kind::Ping, ACK, 0, &ping.payload)
+    frame(FrameType::Ping, ACK, 0, &ping.payload)
 }

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use haulier_proto::h2::PREFACE;
 use haulier_proto::h2::error::ErrorCode;
-use haulier_proto::h2::frame::Kind;
+use haulier_proto::h2::frame::FrameType;
 
 use crate::peer::{Peer, frame, head, hello};
 use crate::site::{Site, wait};
@@ -29,11 +29,11 @@ fn our_settings_come_first_and_theirs_are_acknowledged() {
     let site = Site::start();
     let mut peer = Peer::connect(&site);
     let first = peer.frame().expect("a frame");
-    assert_eq!((first.kind, first.flags), (Kind::Settings, 0));
+    assert_eq!((first.kind, first.flags), (FrameType::Settings, 0));
     let ack = peer.frame().expect("a frame");
-    assert_eq!(ack.kind, Kind::WindowUpdate);
+    assert_eq!(ack.kind, FrameType::WindowUpdate);
     let ack = peer.frame().expect("a frame");
-    assert_eq!((ack.kind, ack.flags, ack.payload.len()), (Kind::Settings, 1, 0));
+    assert_eq!((ack.kind, ack.flags, ack.payload.len()), (FrameType::Settings, 1, 0));
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_preface_of_something_else_ends_the_connection_without_a_word() {
 fn the_first_frame_must_be_settings() {
     let site = Site::start();
     let mut peer = Peer::silent(site.address());
-    peer.send([&PREFACE[..], &frame(Kind::Ping, 0, 0, &[0; 8])].concat());
+    peer.send([&PREFACE[..], &frame(FrameType::Ping, 0, 0, &[0; 8])].concat());
     peer.assert_ends_with(ErrorCode::PROTOCOL_ERROR);
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use haulier_proto::h2::error::ErrorCode;
-use haulier_proto::h2::frame::Kind;
+use haulier_proto::h2::frame::FrameType;
 
 use crate::peer::{Peer, data, frame, settings_payload, window_update};
 use crate::site::{Site, at_some_pace, large, wait};
@@ -25,7 +25,7 @@ fn a_body_goes_as_far_as_the_window_and_on_when_it_opens() {
         peer.answer_until(stream, |answer| answer.body.len() == 7).text(),
         "0123456"
     );
-    peer.send(frame(Kind::Settings, 0, 0, &settings_payload(&[(4, 7)])));
+    peer.send(frame(FrameType::Settings, 0, 0, &settings_payload(&[(4, 7)])));
     assert_eq!(peer.answer(stream).expect(200).text(), "0123456789");
 }
 
@@ -52,7 +52,7 @@ fn an_upload_of_many_windows_arrives_whole() {
     while at < body.len() {
         while window == 0 {
             let frame = peer.frame().expect("a wider window");
-            if frame.kind == Kind::WindowUpdate && frame.stream == stream {
+            if frame.kind == FrameType::WindowUpdate && frame.stream == stream {
                 window += u32::from_be_bytes(frame.payload[..].try_into().expect("four bytes")) as usize;
             }
         }
@@ -75,7 +75,7 @@ fn a_stream_whose_window_stays_shut_is_reset_and_the_connection_lives() {
         let answer = peer.answer(stream);
         assert_eq!((answer.status, answer.reset), (200, Some(ErrorCode::CANCEL)));
     }
-    peer.send(frame(Kind::Settings, 0, 0, &settings_payload(&[(4, 65_535)])));
+    peer.send(frame(FrameType::Settings, 0, 0, &settings_payload(&[(4, 65_535)])));
     peer.assert_alive();
     let log = site.log_until(|log| log.matches("send_timeout").count() >= 2);
     assert_eq!(log.matches("send_timeout").count(), 2);
@@ -118,7 +118,7 @@ fn a_window_that_opens_byte_by_byte_is_given_up_and_the_connection_lives() {
         taken += 1;
     };
     assert_eq!((answer.status, answer.reset), (200, Some(ErrorCode::CANCEL)));
-    peer.send(frame(Kind::Settings, 0, 0, &settings_payload(&[(4, 65_535)])));
+    peer.send(frame(FrameType::Settings, 0, 0, &settings_payload(&[(4, 65_535)])));
     peer.assert_alive();
     site.log_until(|log| log.contains("send_too_slow"));
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use haulier_proto::field::Fields;
 use haulier_proto::h2::PREFACE;
 use haulier_proto::h2::frame::{
-    END_HEADERS, END_STREAM, FrameHead, HEAD_LENGTH, Kind, write_data, write_reset, write_small, write_window_update,
+    END_HEADERS, END_STREAM, FrameHead, HEAD_LENGTH, FrameType, write_data, write_reset, write_small, write_window_update,
 };
 use haulier_proto::h2::hpack::encode;
 use rustix::process::Signal;
@@ -216,7 +216,7 @@ fn an_answer_to_a_connection_that_has_ended_leaves_nothing_behind() {
         let mut enemy = Enemy::connect_with(server.address(), &settings);
         enemy.send(&head(1, &path, &[], true));
         wait_until("the script to run", || gate.join("began").exists());
-        enemy.send(&small(Kind::Data, 0, 0, b"DATA on no stream"));
+        enemy.send(&small(FrameType::Data, 0, 0, b"DATA on no stream"));
         drop(enemy);
         std::fs::write(gate.join("open"), "").expect("the directory is ours");
         server.access_line_for("/late.php");
@@ -319,11 +319,11 @@ fn floods_end_their_connections_and_nobody_else_notices() {
         ("made to reset", |stream| {
             [head(stream, "/big.bin", &[], true), update(stream, 0)].concat()
         }),
-        ("ping", |_| small(Kind::Ping, 0, 0, &[7; 8])),
-        ("settings", |_| small(Kind::Settings, 0, 0, &[0, 4, 0, 0, 0, 100])),
-        ("priority", |stream| small(Kind::Priority, 0, stream, &[0, 0, 0, 0, 1])),
+        ("ping", |_| small(FrameType::Ping, 0, 0, &[7; 8])),
+        ("settings", |_| small(FrameType::Settings, 0, 0, &[0, 4, 0, 0, 0, 100])),
+        ("priority", |stream| small(FrameType::Priority, 0, stream, &[0, 0, 0, 0, 1])),
         ("continuation", |stream| {
-            let kind = if stream == 1 { Kind::Headers } else { Kind::Continuation };
+            let kind = if stream == 1 { FrameType::Headers } else { FrameType::Continuation };
             small(kind, 0, 1, &[0; 1000])
         }),
     ];
@@ -366,7 +366,7 @@ fn bombs_of_references_hold_little_memory() {
                 block.extend([b'y'; 3900]);
             }
             block.resize(block.len() + 7, 0xbe);
-            enemy.try_send(&small(Kind::Headers, END_HEADERS | END_STREAM, 2 * number + 1, &block));
+            enemy.try_send(&small(FrameType::Headers, END_HEADERS | END_STREAM, 2 * number + 1, &block));
         }
     }
     server.assert_answers_in_time("/hello.txt", "bombs");
@@ -484,7 +484,7 @@ impl Enemy {
             windows_open: false,
         };
         enemy.send(PREFACE);
-        enemy.send(&small(Kind::Settings, 0, 0, settings));
+        enemy.send(&small(FrameType::Settings, 0, 0, settings));
         enemy
     }
 
@@ -529,13 +529,13 @@ impl Enemy {
         {
             at += HEAD_LENGTH + payload.len();
             match head.kind {
-                Kind::Data => {
+                FrameType::Data => {
                     let place = head.stream as usize / 2;
                     self.read.bodies.resize(self.read.bodies.len().max(place + 1), 0);
                     self.read.bodies[place] += payload.len();
                     credit += head.length;
                 }
-                Kind::GoAway => self.read.goaway = payload[4..8].try_into().ok().map(u32::from_be_bytes),
+                FrameType::GoAway => self.read.goaway = payload[4..8].try_into().ok().map(u32::from_be_bytes),
                 _ => {}
             }
         }
@@ -546,7 +546,7 @@ impl Enemy {
     }
 }
 
-fn small(kind: Kind, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+fn small(kind: FrameType, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     write_small(&mut out, kind, flags, stream, payload);
     out
@@ -566,7 +566,7 @@ fn reset(stream: u32) -> Vec<u8> {
 
 fn head(stream: u32, path: &str, fields: &[(&str, &str)], end: bool) -> Vec<u8> {
     let flags = if end { END_HEADERS | END_STREAM } else { END_HEADERS };
-    small(Kind::Headers, flags, stream, &block(path, fields))
+    small(FrameType::Headers, flags, stream, &block(path, fields))
 }
 
 fn block(path: &str, fields: &[(&str, &str)]) -> Vec<u8> {

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::Instant;
 
 use haulier_proto::field::Fields;
-use haulier_proto::h2::connection::{Connection, Event};
+use haulier_proto::h2::connection::{Connection, ServerEvent};
 use haulier_proto::h2::error::ErrorCode;
 use haulier_proto::h2::hpack::encode;
 use haulier_proto::h2::limits::Limits;
@@ -186,9 +186,9 @@ impl<'s> Serving<'s> {
         }
     }
 
-    fn event(&mut self, event: Event<'_>) {
+    fn event(&mut self, event: ServerEvent<'_>) {
         match event {
-            Event::Request { stream, head, end } => {
+            ServerEvent::Request { stream, head, end } => {
                 let open = self.connection.open_streams();
                 self.seen.most_streams.fetch_max(open, Ordering::Relaxed);
                 let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -205,7 +205,7 @@ impl<'s> Serving<'s> {
                     self.answer(stream);
                 }
             }
-            Event::Data { stream, data, end } => {
+            ServerEvent::Data { stream, data, end } => {
                 if let Some(asked) = self.asked.get_mut(&stream) {
                     asked.body.extend_from_slice(data);
                 }
@@ -214,10 +214,10 @@ impl<'s> Serving<'s> {
                     self.answer(stream);
                 }
             }
-            Event::Reset { stream, .. } => {
+            ServerEvent::Reset { stream, .. } => {
                 self.left.remove(&stream);
             }
-            Event::Refused { .. } | Event::GoAway { .. } => {}
+            ServerEvent::Refused { .. } | ServerEvent::GoAway { .. } => {}
         }
     }
 

@@ -1,16 +1,16 @@
 //! Frames that a server sends, and their limits (RFC 9113 §6).
 
-use super::{Client, Event, StreamError};
+use super::{Client, ClientEvent, StreamError};
 use crate::field::Fields;
 use crate::h2::block::compression;
 use crate::h2::error::{ConnectionError, ErrorCode};
 use crate::h2::frame;
-use crate::h2::reader::{Data, Frame, Step};
+use crate::h2::reader::{Data, Frame, Received};
 use crate::h2::request::check_field;
 use crate::h2::response::ResponseLines;
 use crate::status::is_bodiless;
 
-type Outcome<'i> = Result<Option<Event<'i>>, ConnectionError>;
+type EventResult<'i> = Result<Option<ClientEvent<'i>>, ConnectionError>;
 
 impl Client {
     /// Takes frames from the start of `input` until one makes an event or no whole frame is left; the bytes taken must
@@ -20,7 +20,7 @@ impl Client {
     /// # Errors
     /// [`ConnectionError`] when the server broke the protocol or a limit. GOAWAY is in the output; it may be sent, and
     /// the connection is to be closed. Every later call gives the same error.
-    pub fn receive<'i>(&mut self, input: &'i [u8], storage: &mut Fields) -> Result<Step<Event<'i>>, ConnectionError> {
+    pub fn receive<'i>(&mut self, input: &'i [u8], storage: &mut Fields) -> Result<Received<ClientEvent<'i>>, ConnectionError> {
         let step = self.step(input, storage);
         if let Err(error) = step {
             self.fail(error);
@@ -28,7 +28,7 @@ impl Client {
         step
     }
 
-    fn step<'i>(&mut self, input: &'i [u8], storage: &mut Fields) -> Result<Step<Event<'i>>, ConnectionError> {
+    fn step<'i>(&mut self, input: &'i [u8], storage: &mut Fields) -> Result<Received<ClientEvent<'i>>, ConnectionError> {
         if let Some(error) = self.reader.failure() {
             return Err(error);
         }
@@ -39,20 +39,20 @@ impl Client {
         {
             event = self.frame(frame, storage)?;
         }
-        Ok(Step { taken, event })
+        Ok(Received { taken, event })
     }
 
     /// A stream that a GOAWAY left out.
-    fn left_behind(&mut self) -> Option<Event<'static>> {
+    fn left_behind(&mut self) -> Option<ClientEvent<'static>> {
         let last = self.last?;
         let stream = self.streams.pop_if(|stream| stream.id > last)?.id;
-        Some(Event::Failed {
+        Some(ClientEvent::Failed {
             stream,
             why: StreamError::Unprocessed,
         })
     }
 
-    fn frame<'i>(&mut self, frame: Frame<'i>, storage: &mut Fields) -> Outcome<'i> {
+    fn frame<'i>(&mut self, frame: Frame<'i>, storage: &mut Fields) -> EventResult<'i> {
         match frame {
             Frame::Data(data) => self.data(data),
             Frame::Fields { stream, end, block } => self.field_block(stream, end, &block, storage),
@@ -73,7 +73,7 @@ impl Client {
         id >= self.next || id.is_multiple_of(2)
     }
 
-    fn data<'i>(&mut self, frame: Data<'i>) -> Outcome<'i> {
+    fn data<'i>(&mut self, frame: Data<'i>) -> EventResult<'i> {
         let Data {
             stream,
             length,
@@ -113,18 +113,18 @@ impl Client {
                 return Ok(None);
             }
         }
-        Ok(Some(Event::Data { stream, data, end }))
+        Ok(Some(ClientEvent::Data { stream, data, end }))
     }
 
     /// The failure of a stream that has ended before its body was as long as Content-Length.
-    fn short(&mut self, place: usize) -> Option<Event<'static>> {
+    fn short(&mut self, place: usize) -> Option<ClientEvent<'static>> {
         let state = &self.streams[place];
         let (received, expected) = (state.received, state.expected?);
         if received == expected {
             return None;
         }
         let stream = self.streams.remove(place).id;
-        Some(Event::Failed {
+        Some(ClientEvent::Failed {
             stream,
             why: StreamError::Short { received, expected },
         })
@@ -139,7 +139,7 @@ impl Client {
     }
 
     /// Takes a complete field block. It is decoded even if its stream is gone: the next one builds on its table.
-    fn field_block<'i>(&mut self, id: u32, end: bool, block: &[u8], storage: &mut Fields) -> Outcome<'i> {
+    fn field_block<'i>(&mut self, id: u32, end: bool, block: &[u8], storage: &mut Fields) -> EventResult<'i> {
         if self.is_idle(id) {
             return Err(ConnectionError::protocol("HEADERS on a stream that was never opened"));
         }
@@ -153,7 +153,7 @@ impl Client {
         }
     }
 
-    fn head<'i>(&mut self, place: usize, end: bool, block: &[u8], storage: &mut Fields) -> Outcome<'i> {
+    fn head<'i>(&mut self, place: usize, end: bool, block: &[u8], storage: &mut Fields) -> EventResult<'i> {
         let mut lines = ResponseLines::new(&self.limits.response, storage);
         self.decoder
             .decode(block, |name, value| lines.line(name, value))
@@ -170,7 +170,7 @@ impl Client {
                 return Ok(self.fault(place, why));
             }
             let stream = state.id;
-            return Ok(Some(Event::Interim { stream, head }));
+            return Ok(Some(ClientEvent::Interim { stream, head }));
         }
         let expected = if state.is_head || is_bodiless(head.status()) {
             Ok(Some(0))
@@ -189,11 +189,11 @@ impl Client {
             }
             self.finish(place);
         }
-        Ok(Some(Event::Head { stream, head, end }))
+        Ok(Some(ClientEvent::Head { stream, head, end }))
     }
 
     /// The lines after the body, which end it.
-    fn trailers<'i>(&mut self, place: usize, end: bool, block: &[u8]) -> Outcome<'i> {
+    fn trailers<'i>(&mut self, place: usize, end: bool, block: &[u8]) -> EventResult<'i> {
         let mut trailers = Fields::new();
         let mut is_sound = end;
         let mut size = 0;
@@ -216,10 +216,10 @@ impl Client {
         }
         let stream = self.streams[place].id;
         self.finish(place);
-        Ok(Some(Event::Trailers { stream, trailers }))
+        Ok(Some(ClientEvent::Trailers { stream, trailers }))
     }
 
-    fn reset_stream<'i>(&mut self, stream: u32, code: ErrorCode) -> Outcome<'i> {
+    fn reset_stream<'i>(&mut self, stream: u32, code: ErrorCode) -> EventResult<'i> {
         if self.is_idle(stream) {
             return Err(ConnectionError::protocol(
                 "RST_STREAM on a stream that was never opened",
@@ -233,10 +233,10 @@ impl Client {
             ErrorCode::REFUSED_STREAM => StreamError::Unprocessed,
             code => StreamError::Reset(code),
         };
-        Ok(Some(Event::Failed { stream, why }))
+        Ok(Some(ClientEvent::Failed { stream, why }))
     }
 
-    fn settings<'i>(&mut self, payload: &[u8]) -> Outcome<'i> {
+    fn settings<'i>(&mut self, payload: &[u8]) -> EventResult<'i> {
         let before = self.peer;
         // A server must not allow pushes (RFC 9113 §6.5.2).
         self.peer.enable_push = false;
@@ -254,7 +254,7 @@ impl Client {
     }
 
     /// Writes an answer, unless the server reads none.
-    fn answer<'i>(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Outcome<'i> {
+    fn answer<'i>(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> EventResult<'i> {
         if self.output.len() > self.limits.answers {
             return Err(ConnectionError::flood("questions whose answers are not taken"));
         }
@@ -262,15 +262,15 @@ impl Client {
         Ok(None)
     }
 
-    fn goaway<'i>(&mut self, last: u32, code: ErrorCode) -> Outcome<'i> {
+    fn goaway<'i>(&mut self, last: u32, code: ErrorCode) -> EventResult<'i> {
         if self.last.is_some_and(|before| last > before) {
             return Err(ConnectionError::protocol("GOAWAY takes streams back in"));
         }
         self.last = Some(last);
-        Ok(Some(Event::GoAway { code }))
+        Ok(Some(ClientEvent::GoAway { code }))
     }
 
-    fn window_update<'i>(&mut self, stream: u32, increment: u32) -> Outcome<'i> {
+    fn window_update<'i>(&mut self, stream: u32, increment: u32) -> EventResult<'i> {
         if self.is_idle(stream) {
             return Err(ConnectionError::protocol(
                 "WINDOW_UPDATE on a stream that was never opened",
@@ -286,9 +286,9 @@ impl Client {
     }
 
     /// Ends a stream for the server's fault.
-    fn fault(&mut self, place: usize, why: StreamError) -> Option<Event<'static>> {
+    fn fault(&mut self, place: usize, why: StreamError) -> Option<ClientEvent<'static>> {
         let stream = self.streams.remove(place).id;
         frame::write_reset(&mut self.output, stream, ErrorCode::PROTOCOL_ERROR);
-        Some(Event::Failed { stream, why })
+        Some(ClientEvent::Failed { stream, why })
     }
 }

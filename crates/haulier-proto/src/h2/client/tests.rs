@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::field::Fields;
 use crate::h2::connection;
-use crate::h2::frame::{ACK, END_HEADERS, END_STREAM, FrameHead, HEAD_LENGTH, Kind, PADDED};
+use crate::h2::frame::{ACK, END_HEADERS, END_STREAM, FrameHead, HEAD_LENGTH, FrameType, PADDED};
 use crate::h2::hpack::encode;
 use crate::h2::limits::Limits;
 
@@ -21,20 +21,20 @@ enum Seen {
     GoAway(ErrorCode),
 }
 
-impl From<Event<'_>> for Seen {
-    fn from(event: Event<'_>) -> Self {
+impl From<ClientEvent<'_>> for Seen {
+    fn from(event: ClientEvent<'_>) -> Self {
         match event {
-            Event::Interim { stream, head } => Self::Interim(stream, head.status()),
-            Event::Head { stream, head, end } => Self::Head(stream, head.status(), end),
-            Event::Data { stream, data, end } => Self::Data(stream, data.to_vec(), end),
-            Event::Trailers { stream, trailers } => Self::Trailers(stream, trailers.len()),
-            Event::Failed { stream, why } => Self::Failed(stream, why),
-            Event::GoAway { code } => Self::GoAway(code),
+            ClientEvent::Interim { stream, head } => Self::Interim(stream, head.status()),
+            ClientEvent::Head { stream, head, end } => Self::Head(stream, head.status(), end),
+            ClientEvent::Data { stream, data, end } => Self::Data(stream, data.to_vec(), end),
+            ClientEvent::Trailers { stream, trailers } => Self::Trailers(stream, trailers.len()),
+            ClientEvent::Failed { stream, why } => Self::Failed(stream, why),
+            ClientEvent::GoAway { code } => Self::GoAway(code),
         }
     }
 }
 
-const GET: Ask = Ask {
+const GET: StreamOptions = StreamOptions {
     is_head: false,
     end: true,
 };
@@ -51,7 +51,7 @@ struct Wire(Client);
 impl Wire {
     fn new(limits: ClientLimits) -> Self {
         let mut wire = Self(Client::new(limits));
-        assert_eq!(wire.send(&frame(Kind::Settings, 0, 0, &[])), Ok(vec![]));
+        assert_eq!(wire.send(&frame(FrameType::Settings, 0, 0, &[])), Ok(vec![]));
         wire.0.output().clear();
         wire
     }
@@ -82,7 +82,7 @@ impl Wire {
     fn fails(&mut self, input: &[u8]) -> ErrorCode {
         let error = self.send(input).expect_err("the connection ends");
         let (kind, _, payload) = self.sent().pop().expect("a last frame");
-        assert_eq!(kind, Kind::GoAway);
+        assert_eq!(kind, FrameType::GoAway);
         assert_eq!(payload[4..8], error.code.0.to_be_bytes());
         assert_eq!(self.send(input), Err(error), "and stays ended");
         assert!(self.0.output().is_empty(), "one GOAWAY is enough");
@@ -91,7 +91,7 @@ impl Wire {
     }
 
     /// The frames sent since the last call.
-    fn sent(&mut self) -> Vec<(Kind, u32, Vec<u8>)> {
+    fn sent(&mut self) -> Vec<(FrameType, u32, Vec<u8>)> {
         let bytes = std::mem::take(self.0.output());
         let (mut rest, mut found) = (&bytes[..], Vec::new());
         while let Some(head) = FrameHead::parse(rest) {
@@ -104,7 +104,7 @@ impl Wire {
     }
 }
 
-fn frame(kind: Kind, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+fn frame(kind: FrameType, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     frame::write_small(&mut out, kind, flags, stream, payload);
     out
@@ -120,20 +120,20 @@ fn block(status: u16, lines: &[(&str, &str)]) -> Vec<u8> {
 
 fn head(stream: u32, end: bool, block: &[u8]) -> Vec<u8> {
     let flags = END_HEADERS | if end { END_STREAM } else { 0 };
-    frame(Kind::Headers, flags, stream, block)
+    frame(FrameType::Headers, flags, stream, block)
 }
 
 fn data(stream: u32, end: bool, bytes: &[u8]) -> Vec<u8> {
-    frame(Kind::Data, if end { END_STREAM } else { 0 }, stream, bytes)
+    frame(FrameType::Data, if end { END_STREAM } else { 0 }, stream, bytes)
 }
 
 fn setting(id: u16, value: u32) -> Vec<u8> {
     let payload = [&id.to_be_bytes()[..], &value.to_be_bytes()].concat();
-    frame(Kind::Settings, 0, 0, &payload)
+    frame(FrameType::Settings, 0, 0, &payload)
 }
 
 fn goaway(last: u32, code: ErrorCode) -> Vec<u8> {
-    frame(Kind::GoAway, 0, 0, &[last.to_be_bytes(), code.0.to_be_bytes()].concat())
+    frame(FrameType::GoAway, 0, 0, &[last.to_be_bytes(), code.0.to_be_bytes()].concat())
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn the_preface_comes_first_and_pushes_are_declined() {
     let output = std::mem::take(client.output());
     let settings = output.strip_prefix(PREFACE).expect("the preface");
     let head = FrameHead::parse(settings).expect("SETTINGS");
-    assert_eq!((head.kind, head.flags), (Kind::Settings, 0));
+    assert_eq!((head.kind, head.flags), (FrameType::Settings, 0));
     let payload = &settings[HEAD_LENGTH..HEAD_LENGTH + head.length as usize];
     assert!(payload.chunks(6).any(|entry| entry == [0, 2, 0, 0, 0, 0]), "no push");
 }
@@ -153,7 +153,7 @@ fn a_response_has_a_head_and_a_body_with_an_end() {
     let answer = [
         head(1, false, &block(200, &[("content-length", "5")])),
         data(1, false, b"he"),
-        frame(Kind::Data, PADDED | END_STREAM, 1, b"\x02llo\0\0"),
+        frame(FrameType::Data, PADDED | END_STREAM, 1, b"\x02llo\0\0"),
     ];
     let seen = wire.send(&answer.concat()).expect("a good answer");
     let body = [
@@ -189,7 +189,7 @@ fn a_body_of_another_length_than_promised_is_a_failure() {
             },
         ),
         (
-            [five, frame(Kind::ResetStream, 0, 1, &[0, 0, 0, 2])].concat(),
+            [five, frame(FrameType::ResetStream, 0, 1, &[0, 0, 0, 2])].concat(),
             StreamError::Reset(ErrorCode::INTERNAL_ERROR),
         ),
     ] {
@@ -206,14 +206,14 @@ fn answers_without_a_body_have_none_whatever_their_length_says() {
     let mut wire = Wire::asking();
     let ended = wire.send(&head(1, true, &block(304, &length)));
     assert_eq!(ended, Ok(vec![Seen::Head(1, 304, true)]));
-    let ask = Ask {
+    let options = StreamOptions {
         is_head: true,
         end: true,
     };
-    assert_eq!(wire.0.open(ask, LINES), Some(3));
+    assert_eq!(wire.0.open(options, LINES), Some(3));
     let ended = wire.send(&head(3, true, &block(200, &length)));
     assert_eq!(ended, Ok(vec![Seen::Head(3, 200, true)]));
-    assert_eq!(wire.0.open(ask, LINES), Some(5));
+    assert_eq!(wire.0.open(options, LINES), Some(5));
     let seen = wire.send(&[head(5, false, &block(200, &length)), data(5, true, b"hello")].concat());
     let why = StreamError::Long { expected: 0 };
     assert_eq!(seen, Ok(vec![Seen::Head(5, 200, false), Seen::Failed(5, why)]));
@@ -269,18 +269,18 @@ fn trailers_end_a_body_and_bad_ones_its_stream() {
 #[test]
 fn a_request_may_end_with_trailers() {
     let mut wire = Wire::new(ClientLimits::default());
-    let ask = Ask {
+    let options = StreamOptions {
         is_head: false,
         end: false,
     };
-    let stream = wire.0.open(ask, LINES).expect("room");
+    let stream = wire.0.open(options, LINES).expect("room");
     assert_eq!(wire.0.send_data(stream, b"abc", false), Some(3));
     wire.0.output().clear();
     let mut trailers = Fields::new();
     trailers.append("Digest", "x");
     assert!(wire.0.send_trailers(stream, &trailers));
     let head = FrameHead::parse(wire.0.output()).expect("a frame");
-    assert_eq!((head.kind, head.flags), (Kind::Headers, END_HEADERS | END_STREAM));
+    assert_eq!((head.kind, head.flags), (FrameType::Headers, END_HEADERS | END_STREAM));
     assert!(!wire.0.send_trailers(stream, &trailers), "a body ends once");
 }
 
@@ -292,13 +292,13 @@ fn responses_that_are_none_fail_their_stream_alone() {
         head(1, true, &[]),
         head(1, true, &block(103, &[])),
         [head(1, false, &block(200, &[])), head(1, false, &block(200, &[]))].concat(),
-        frame(Kind::WindowUpdate, 0, 1, &[0; 4]),
+        frame(FrameType::WindowUpdate, 0, 1, &[0; 4]),
     ] {
         let mut wire = Wire::asking();
         let seen = wire.send(&frames).expect("the connection goes on");
         assert!(matches!(seen.last(), Some(Seen::Failed(1, _))), "{seen:?}");
         let sent = wire.sent();
-        assert_eq!((sent[0].0, sent[0].1), (Kind::ResetStream, 1));
+        assert_eq!((sent[0].0, sent[0].1), (FrameType::ResetStream, 1));
         assert_eq!(wire.0.open(GET, LINES), Some(3));
     }
 }
@@ -311,34 +311,34 @@ fn a_server_that_breaks_the_protocol_loses_the_connection() {
         (head(2, true, &block(200, &[])), ErrorCode::PROTOCOL_ERROR),
         (data(3, true, b""), ErrorCode::PROTOCOL_ERROR),
         (
-            frame(Kind::PushPromise, END_HEADERS, 1, &[0, 0, 0, 2]),
+            frame(FrameType::PushPromise, END_HEADERS, 1, &[0, 0, 0, 2]),
             ErrorCode::PROTOCOL_ERROR,
         ),
         (setting(2, 1), ErrorCode::PROTOCOL_ERROR),
-        (frame(Kind::Settings, ACK, 0, &[0; 6]), ErrorCode::FRAME_SIZE_ERROR),
-        (frame(Kind::Ping, 0, 0, &[0; 7]), ErrorCode::FRAME_SIZE_ERROR),
+        (frame(FrameType::Settings, ACK, 0, &[0; 6]), ErrorCode::FRAME_SIZE_ERROR),
+        (frame(FrameType::Ping, 0, 0, &[0; 7]), ErrorCode::FRAME_SIZE_ERROR),
         (
-            frame(Kind::Continuation, END_HEADERS, 1, &[]),
+            frame(FrameType::Continuation, END_HEADERS, 1, &[]),
             ErrorCode::PROTOCOL_ERROR,
         ),
         (
-            frame(Kind::Headers, END_HEADERS, 1, &[0xff]),
+            frame(FrameType::Headers, END_HEADERS, 1, &[0xff]),
             ErrorCode::COMPRESSION_ERROR,
         ),
         (
-            frame(Kind::WindowUpdate, 0, 0, &[0x7f, 0xff, 0xff, 0xff]),
+            frame(FrameType::WindowUpdate, 0, 0, &[0x7f, 0xff, 0xff, 0xff]),
             ErrorCode::FLOW_CONTROL_ERROR,
         ),
-        (frame(Kind::ResetStream, 0, 3, &one), ErrorCode::PROTOCOL_ERROR),
-        (frame(Kind::GoAway, 0, 0, &one), ErrorCode::FRAME_SIZE_ERROR),
+        (frame(FrameType::ResetStream, 0, 3, &one), ErrorCode::PROTOCOL_ERROR),
+        (frame(FrameType::GoAway, 0, 0, &one), ErrorCode::FRAME_SIZE_ERROR),
         (
-            [frame(Kind::Headers, 0, 1, &[]), data(1, true, b"")].concat(),
+            [frame(FrameType::Headers, 0, 1, &[]), data(1, true, b"")].concat(),
             ErrorCode::PROTOCOL_ERROR,
         ),
         (
             [
-                frame(Kind::Headers, 0, 1, &[]),
-                frame(Kind::Continuation, 0, 1, &[]).repeat(9),
+                frame(FrameType::Headers, 0, 1, &[]),
+                frame(FrameType::Continuation, 0, 1, &[]).repeat(9),
             ]
             .concat(),
             ErrorCode::ENHANCE_YOUR_CALM,
@@ -349,7 +349,7 @@ fn a_server_that_breaks_the_protocol_loses_the_connection() {
     let mut fresh = Wire(Client::new(ClientLimits::default()));
     fresh.0.output().clear();
     assert_eq!(
-        fresh.fails(&frame(Kind::Ping, 0, 0, &[0; 8])),
+        fresh.fails(&frame(FrameType::Ping, 0, 0, &[0; 8])),
         ErrorCode::PROTOCOL_ERROR
     );
 }
@@ -360,7 +360,7 @@ fn questions_whose_answers_are_not_taken_have_an_end() {
         answers: 1000,
         ..ClientLimits::default()
     });
-    let ping = frame(Kind::Ping, 0, 0, &[7; 8]);
+    let ping = frame(FrameType::Ping, 0, 0, &[7; 8]);
     assert_eq!(wire.send(&ping.repeat(10)), Ok(vec![]));
     assert_eq!(wire.sent().len(), 10);
     assert!(wire.send(&ping.repeat(100)).is_err());
@@ -408,20 +408,20 @@ fn a_request_body_goes_as_far_as_the_windows_let_it() {
     let mut wire = Wire::new(ClientLimits::default());
     wire.send(&setting(4, 10)).expect("a good setting");
     wire.0.output().clear();
-    let post = Ask {
+    let post = StreamOptions {
         is_head: false,
         end: false,
     };
     assert_eq!(wire.0.open(post, LINES), Some(1));
     assert_eq!(wire.0.send_data(1, b"0123456789abc", true), Some(10));
     assert_eq!(wire.0.send_data(1, b"abc", true), Some(0));
-    wire.send(&frame(Kind::WindowUpdate, 0, 1, &[0, 0, 0, 3]))
+    wire.send(&frame(FrameType::WindowUpdate, 0, 1, &[0, 0, 0, 3]))
         .expect("a good frame");
     assert_eq!(wire.0.send_data(1, b"abc", true), Some(3));
     let sent: Vec<_> = wire
         .sent()
         .into_iter()
-        .filter(|(kind, ..)| *kind == Kind::Data)
+        .filter(|(kind, ..)| *kind == FrameType::Data)
         .collect();
     assert_eq!(sent.len(), 2);
     assert_eq!(wire.0.send_data(1, b"more", true), Some(0), "the body has ended");
@@ -433,7 +433,7 @@ fn a_request_body_goes_as_far_as_the_windows_let_it() {
 #[test]
 fn an_answer_before_the_end_of_the_request_ends_both() {
     let mut wire = Wire::new(ClientLimits::default());
-    let post = Ask {
+    let post = StreamOptions {
         is_head: false,
         end: false,
     };
@@ -442,7 +442,7 @@ fn an_answer_before_the_end_of_the_request_ends_both() {
     wire.send(&head(1, true, &block(413, &[]))).expect("a good answer");
     assert_eq!(
         wire.sent(),
-        [(Kind::ResetStream, 1, ErrorCode::CANCEL.0.to_be_bytes().to_vec())]
+        [(FrameType::ResetStream, 1, ErrorCode::CANCEL.0.to_be_bytes().to_vec())]
     );
 }
 
@@ -460,7 +460,7 @@ fn windows_are_kept_and_widened() {
         .expect("within the window");
     assert!(wire.sent().is_empty());
     wire.send(&data(1, false, &[1; 20])).expect("within the window");
-    assert_eq!(wire.sent(), [(Kind::WindowUpdate, 1, vec![0, 0, 0, 60])]);
+    assert_eq!(wire.sent(), [(FrameType::WindowUpdate, 1, vec![0, 0, 0, 60])]);
     assert_eq!(wire.fails(&data(1, false, &[1; 101])), ErrorCode::FLOW_CONTROL_ERROR);
 }
 
@@ -488,7 +488,7 @@ impl Pair {
             at += step.taken;
             match step.event {
                 None => break,
-                Some(connection::Event::Request { stream, .. }) => {
+                Some(connection::ServerEvent::Request { stream, .. }) => {
                     let (length, is_told) = self.bodies[stream as usize / 2];
                     let text = length.to_string();
                     let lines = [("content-length", text.as_str())];
@@ -524,8 +524,8 @@ impl Pair {
             at += step.taken;
             let (stream, bytes, is_end) = match step.event {
                 None => break,
-                Some(Event::Head { stream, end, .. }) => (stream, 0, end),
-                Some(Event::Data { stream, data, end }) => (stream, data.len(), end),
+                Some(ClientEvent::Head { stream, end, .. }) => (stream, 0, end),
+                Some(ClientEvent::Data { stream, data, end }) => (stream, data.len(), end),
                 Some(event) => panic!("{event:?}"),
             };
             let got = self.got.get_mut(&stream).expect("a stream of ours");
@@ -587,7 +587,7 @@ proptest! {
         let mut wire = Wire::asking();
         let mut input = Vec::new();
         for (kind, flags, stream, payload) in frames {
-            let mut one = frame(Kind::Data, flags, stream, &payload);
+            let mut one = frame(FrameType::Data, flags, stream, &payload);
             one[3] = kind;
             input.extend(one);
         }

@@ -2,20 +2,20 @@
 
 use std::time::Instant;
 
-use super::{Connection, Event, LAST_PING, Shutdown};
+use super::{Connection, ServerEvent, LAST_PING, Shutdown};
 use crate::field::{Fields, Known};
 use crate::framing::{self, BodyLength};
 use crate::h2::block::compression;
 use crate::h2::error::{ConnectionError, ErrorCode};
 use crate::h2::flow::Window;
 use crate::h2::frame;
-use crate::h2::reader::{Data, Frame, Step};
+use crate::h2::reader::{Data, Frame, Received};
 use crate::h2::request::{RequestLines, TrailerLines};
 use crate::h2::settings::Settings;
-use crate::h2::stream::{Ended, Stream};
+use crate::h2::stream::{EndedBy, Stream};
 use crate::head::{HeadError, RequestHead};
 
-type Outcome<'i> = Result<Option<Event<'i>>, ConnectionError>;
+type EventResult<'i> = Result<Option<ServerEvent<'i>>, ConnectionError>;
 
 /// WINDOW_UPDATE frames a new stream may bring.
 const UPDATES_A_STREAM: u32 = 2;
@@ -32,7 +32,7 @@ impl Connection {
         input: &'i [u8],
         now: Instant,
         storage: &mut Fields,
-    ) -> Result<Step<Event<'i>>, ConnectionError> {
+    ) -> Result<Received<ServerEvent<'i>>, ConnectionError> {
         self.now = now;
         let step = self.step(input, storage);
         if let Err(error) = step {
@@ -41,17 +41,17 @@ impl Connection {
         step
     }
 
-    fn step<'i>(&mut self, input: &'i [u8], storage: &mut Fields) -> Result<Step<Event<'i>>, ConnectionError> {
+    fn step<'i>(&mut self, input: &'i [u8], storage: &mut Fields) -> Result<Received<ServerEvent<'i>>, ConnectionError> {
         let (mut taken, mut event) = (0, None);
         while event.is_none()
             && let Some(frame) = self.reader.next(input, &mut taken)?
         {
             event = self.frame(frame, storage)?;
         }
-        Ok(Step { taken, event })
+        Ok(Received { taken, event })
     }
 
-    fn frame<'i>(&mut self, frame: Frame<'i>, storage: &mut Fields) -> Outcome<'i> {
+    fn frame<'i>(&mut self, frame: Frame<'i>, storage: &mut Fields) -> EventResult<'i> {
         match frame {
             Frame::Data(data) => self.data(data),
             Frame::Fields { stream, end, block } => self.field_block(stream, end, &block, storage),
@@ -67,7 +67,7 @@ impl Connection {
         }
     }
 
-    fn data<'i>(&mut self, frame: Data<'i>) -> Outcome<'i> {
+    fn data<'i>(&mut self, frame: Data<'i>) -> EventResult<'i> {
         let Data {
             stream: id,
             length,
@@ -86,7 +86,7 @@ impl Connection {
         let Some(state) = self.streams.get(id) else {
             self.give_back(0, length);
             return match self.streams.ended(id) {
-                Some(Ended::ByUs) => Ok(None),
+                Some(EndedBy::Us) => Ok(None),
                 _ => self.fault(id, ErrorCode::STREAM_CLOSED),
             };
         };
@@ -109,11 +109,11 @@ impl Connection {
         if data.is_empty() && !end {
             return Ok(None);
         }
-        Ok(Some(Event::Data { stream: id, data, end }))
+        Ok(Some(ServerEvent::Data { stream: id, data, end }))
     }
 
     /// Takes a complete field block. It is decoded even if its stream is gone: the next one builds on its table.
-    fn field_block<'i>(&mut self, id: u32, end: bool, block: &[u8], storage: &mut Fields) -> Outcome<'i> {
+    fn field_block<'i>(&mut self, id: u32, end: bool, block: &[u8], storage: &mut Fields) -> EventResult<'i> {
         if id.is_multiple_of(2) {
             return Err(ConnectionError::protocol(
                 "HEADERS on a stream that is not the client's",
@@ -133,15 +133,15 @@ impl Connection {
             }
             Some(state) => {
                 state.receiving = false;
-                Ok(Some(Event::Data {
+                Ok(Some(ServerEvent::Data {
                     stream: id,
                     data: &[],
                     end: true,
                 }))
             }
             None => match self.streams.ended(id) {
-                Some(Ended::ByUs) => Ok(None),
-                Some(Ended::ByClient) => Err(ConnectionError {
+                Some(EndedBy::Us) => Ok(None),
+                Some(EndedBy::Client) => Err(ConnectionError {
                     code: ErrorCode::STREAM_CLOSED,
                     reason: "HEADERS on a stream that has ended",
                 }),
@@ -150,7 +150,7 @@ impl Connection {
         }
     }
 
-    fn request<'i>(&mut self, id: u32, end: bool, block: &[u8], storage: &mut Fields) -> Outcome<'i> {
+    fn request<'i>(&mut self, id: u32, end: bool, block: &[u8], storage: &mut Fields) -> EventResult<'i> {
         let limits = self.limits;
         let mut lines = RequestLines::new(&limits, storage);
         self.decoder
@@ -170,14 +170,14 @@ impl Connection {
             Ok(head) => match due(&head, end) {
                 Ok(due) => {
                     self.open(id, end, due, size);
-                    Ok(Some(Event::Request { stream: id, head, end }))
+                    Ok(Some(ServerEvent::Request { stream: id, head, end }))
                 }
                 Err(()) => self.fault(id, ErrorCode::PROTOCOL_ERROR),
             },
             Err(HeadError::Malformed(_)) => self.fault(id, ErrorCode::PROTOCOL_ERROR),
             Err(error) => {
                 self.open(id, end, None, 0);
-                Ok(Some(Event::Refused { stream: id, error }))
+                Ok(Some(ServerEvent::Refused { stream: id, error }))
             }
         }
     }
@@ -202,23 +202,23 @@ impl Connection {
     /// Refuses a request unprocessed: the client may send it again (RFC 9113 §8.7).
     fn refuse(&mut self, id: u32) {
         frame::write_reset(&mut self.output, id, ErrorCode::REFUSED_STREAM);
-        self.streams.remember(id, Ended::ByUs);
+        self.streams.remember(id, EndedBy::Us);
     }
 
-    fn reset_stream<'i>(&mut self, stream: u32, code: ErrorCode) -> Outcome<'i> {
+    fn reset_stream<'i>(&mut self, stream: u32, code: ErrorCode) -> EventResult<'i> {
         if self.streams.is_idle(stream) {
             return Err(ConnectionError::protocol(
                 "RST_STREAM on a stream that was never opened",
             ));
         }
-        if self.remove(stream, Ended::ByClient).is_none() {
+        if self.remove(stream, EndedBy::Client).is_none() {
             return self.spend_control().map(|()| None);
         }
         self.spend_reset()?;
-        Ok(Some(Event::Reset { stream, code }))
+        Ok(Some(ServerEvent::Reset { stream, code }))
     }
 
-    fn settings<'i>(&mut self, payload: &[u8]) -> Outcome<'i> {
+    fn settings<'i>(&mut self, payload: &[u8]) -> EventResult<'i> {
         self.spend_control()?;
         let before = self.peer.initial_window_size;
         self.peer.apply(payload)?;
@@ -232,13 +232,13 @@ impl Connection {
         Ok(None)
     }
 
-    fn ping<'i>(&mut self, opaque: [u8; 8]) -> Outcome<'i> {
+    fn ping<'i>(&mut self, opaque: [u8; 8]) -> EventResult<'i> {
         self.spend_control()?;
         frame::write_ping(&mut self.output, opaque, true);
         Ok(None)
     }
 
-    fn ping_ack<'i>(&mut self, opaque: [u8; 8]) -> Outcome<'i> {
+    fn ping_ack<'i>(&mut self, opaque: [u8; 8]) -> EventResult<'i> {
         self.spend_control()?;
         if opaque == LAST_PING && self.shutdown == Shutdown::Announced {
             self.shut_down();
@@ -246,12 +246,12 @@ impl Connection {
         Ok(None)
     }
 
-    fn goaway<'i>(&mut self, code: ErrorCode) -> Outcome<'i> {
+    fn goaway<'i>(&mut self, code: ErrorCode) -> EventResult<'i> {
         self.spend_control()?;
-        Ok(Some(Event::GoAway { code }))
+        Ok(Some(ServerEvent::GoAway { code }))
     }
 
-    fn connection_window<'i>(&mut self, increment: u32) -> Outcome<'i> {
+    fn connection_window<'i>(&mut self, increment: u32) -> EventResult<'i> {
         self.spend_update()?;
         if !self.send.shift(i64::from(increment)) {
             return Err(ConnectionError::flow_control("the connection's window too large"));
@@ -259,7 +259,7 @@ impl Connection {
         Ok(None)
     }
 
-    fn stream_window<'i>(&mut self, stream: u32, increment: u32) -> Outcome<'i> {
+    fn stream_window<'i>(&mut self, stream: u32, increment: u32) -> EventResult<'i> {
         self.spend_update()?;
         if self.streams.is_idle(stream) {
             return Err(ConnectionError::protocol(
@@ -280,14 +280,14 @@ impl Connection {
 
     /// Ends a stream for the client's fault, and tells the driver if it knows the stream. It counts as a reset by the
     /// client, which has caused the same useless work (CVE-2025-8671).
-    fn fault<'i>(&mut self, id: u32, code: ErrorCode) -> Outcome<'i> {
+    fn fault<'i>(&mut self, id: u32, code: ErrorCode) -> EventResult<'i> {
         frame::write_reset(&mut self.output, id, code);
-        let known = self.remove(id, Ended::ByUs).is_some();
+        let known = self.remove(id, EndedBy::Us).is_some();
         if !known {
-            self.streams.remember(id, Ended::ByUs);
+            self.streams.remember(id, EndedBy::Us);
         }
         self.spend_reset()?;
-        Ok(known.then_some(Event::Reset { stream: id, code }))
+        Ok(known.then_some(ServerEvent::Reset { stream: id, code }))
     }
 
     fn spend_reset(&mut self) -> Result<(), ConnectionError> {

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::field::Fields;
 use crate::h2::PREFACE;
-use crate::h2::frame::{ACK, END_HEADERS, END_STREAM, FrameHead, HEAD_LENGTH, Kind, PADDED, PRIORITY};
+use crate::h2::frame::{ACK, END_HEADERS, END_STREAM, FrameHead, HEAD_LENGTH, FrameType, PADDED, PRIORITY};
 use crate::h2::hpack::encode;
 
 /// An event that keeps what it was.
@@ -18,17 +18,17 @@ enum Seen {
     GoAway(ErrorCode),
 }
 
-impl From<Event<'_>> for Seen {
-    fn from(event: Event<'_>) -> Self {
+impl From<ServerEvent<'_>> for Seen {
+    fn from(event: ServerEvent<'_>) -> Self {
         match event {
-            Event::Request { stream, head, end } => {
+            ServerEvent::Request { stream, head, end } => {
                 let target = String::from_utf8_lossy(head.target()).into_owned();
                 Self::Request(stream, target, end)
             }
-            Event::Refused { stream, error } => Self::Refused(stream, error.status()),
-            Event::Data { stream, data, end } => Self::Data(stream, data.to_vec(), end),
-            Event::Reset { stream, code } => Self::Reset(stream, code),
-            Event::GoAway { code } => Self::GoAway(code),
+            ServerEvent::Refused { stream, error } => Self::Refused(stream, error.status()),
+            ServerEvent::Data { stream, data, end } => Self::Data(stream, data.to_vec(), end),
+            ServerEvent::Reset { stream, code } => Self::Reset(stream, code),
+            ServerEvent::GoAway { code } => Self::GoAway(code),
         }
     }
 }
@@ -69,7 +69,7 @@ impl Wire {
     fn fails(&mut self, input: &[u8]) -> ErrorCode {
         let error = self.send(input).expect_err("the connection ends");
         let (kind, _, payload) = self.sent().pop().expect("a last frame");
-        assert_eq!(kind, Kind::GoAway);
+        assert_eq!(kind, FrameType::GoAway);
         assert_eq!(payload[4..8], error.code.0.to_be_bytes());
         assert_eq!(self.send(input), Err(error), "and stays ended");
         assert!(self.connection.output().is_empty(), "one GOAWAY is enough");
@@ -77,14 +77,14 @@ impl Wire {
     }
 
     /// The frames sent since the last call.
-    fn sent(&mut self) -> Vec<(Kind, u32, Vec<u8>)> {
+    fn sent(&mut self) -> Vec<(FrameType, u32, Vec<u8>)> {
         frames(&std::mem::take(self.connection.output()))
             .into_iter()
             .map(|(head, payload)| (head.kind, head.stream, payload))
             .collect()
     }
 
-    fn kinds(&mut self) -> Vec<(Kind, u32)> {
+    fn kinds(&mut self) -> Vec<(FrameType, u32)> {
         self.sent()
             .into_iter()
             .map(|(kind, stream, _)| (kind, stream))
@@ -103,7 +103,7 @@ fn frames(mut bytes: &[u8]) -> Vec<(FrameHead, Vec<u8>)> {
     found
 }
 
-fn frame(kind: Kind, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+fn frame(kind: FrameType, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     frame::write_small(&mut out, kind, flags, stream, payload);
     out
@@ -115,7 +115,7 @@ fn setting(id: u16, value: u32) -> Vec<u8> {
 
 /// The preface with SETTINGS of this payload.
 fn hello(settings: &[u8]) -> Vec<u8> {
-    [&PREFACE[..], &frame(Kind::Settings, 0, 0, settings)].concat()
+    [&PREFACE[..], &frame(FrameType::Settings, 0, 0, settings)].concat()
 }
 
 fn block(method: &str, path: &str, more: &[(&str, &str)]) -> Vec<u8> {
@@ -133,23 +133,23 @@ fn block(method: &str, path: &str, more: &[(&str, &str)]) -> Vec<u8> {
 }
 
 fn get(stream: u32) -> Vec<u8> {
-    frame(Kind::Headers, END_HEADERS | END_STREAM, stream, &block("GET", "/", &[]))
+    frame(FrameType::Headers, END_HEADERS | END_STREAM, stream, &block("GET", "/", &[]))
 }
 
 fn post(stream: u32, more: &[(&str, &str)]) -> Vec<u8> {
-    frame(Kind::Headers, END_HEADERS, stream, &block("POST", "/", more))
+    frame(FrameType::Headers, END_HEADERS, stream, &block("POST", "/", more))
 }
 
 fn data(stream: u32, bytes: &[u8], end: bool) -> Vec<u8> {
-    frame(Kind::Data, if end { END_STREAM } else { 0 }, stream, bytes)
+    frame(FrameType::Data, if end { END_STREAM } else { 0 }, stream, bytes)
 }
 
 fn reset(stream: u32) -> Vec<u8> {
-    frame(Kind::ResetStream, 0, stream, &[0, 0, 0, 8])
+    frame(FrameType::ResetStream, 0, stream, &[0, 0, 0, 8])
 }
 
 fn window_update(stream: u32, increment: u32) -> Vec<u8> {
-    frame(Kind::WindowUpdate, 0, stream, &increment.to_be_bytes())
+    frame(FrameType::WindowUpdate, 0, stream, &increment.to_be_bytes())
 }
 
 const HEAD: &[u8] = &[0x88];
@@ -162,12 +162,12 @@ fn a_connection_begins_with_our_settings_and_window() {
         now,
     };
     let sent = wire.sent();
-    assert_eq!((sent[0].0, sent[1].0), (Kind::Settings, Kind::WindowUpdate));
+    assert_eq!((sent[0].0, sent[1].0), (FrameType::Settings, FrameType::WindowUpdate));
     assert_eq!(sent[1].2, (1024 * 1024 - 65_535u32).to_be_bytes());
     assert!(wire.connection.is_within_head());
     assert_eq!(wire.send(&hello(&[])), Ok(vec![]));
     assert!(!wire.connection.is_within_head());
-    assert_eq!(wire.kinds(), [(Kind::Settings, 0)], "the acknowledgement");
+    assert_eq!(wire.kinds(), [(FrameType::Settings, 0)], "the acknowledgement");
 }
 
 #[test]
@@ -180,8 +180,8 @@ fn whatever_is_not_the_preface_ends_the_connection() {
         assert_eq!(error.code, ErrorCode::PROTOCOL_ERROR);
     }
     for first in [
-        frame(Kind::Ping, 0, 0, &[0; 8]),
-        frame(Kind::Settings, ACK, 0, &[]),
+        frame(FrameType::Ping, 0, 0, &[0; 8]),
+        frame(FrameType::Settings, ACK, 0, &[]),
         get(1),
     ] {
         let mut connection = Connection::new(Limits::default(), Instant::now());
@@ -204,7 +204,7 @@ fn answers_of_one_turn_lie_in_one_buffer() {
     }
     let kinds: Vec<_> = [5, 1, 3]
         .into_iter()
-        .flat_map(|id| [(Kind::Headers, id), (Kind::Data, id)])
+        .flat_map(|id| [(FrameType::Headers, id), (FrameType::Data, id)])
         .collect();
     assert_eq!(wire.kinds(), kinds);
     assert_eq!(wire.connection.open_streams(), 0);
@@ -233,7 +233,7 @@ fn interim_head_body_and_trailers_follow_each_other() {
     assert!(!wire.connection.send_head(1, HEAD, false));
     assert_eq!(
         wire.kinds().iter().map(|(kind, _)| *kind).collect::<Vec<_>>(),
-        [Kind::Headers, Kind::Headers, Kind::Data, Kind::Headers]
+        [FrameType::Headers, FrameType::Headers, FrameType::Data, FrameType::Headers]
     );
 }
 
@@ -268,9 +268,9 @@ fn a_body_waits_for_both_windows_and_takes_turns() {
     assert_eq!(wire.connection.next_writable(), Some(3));
     assert_eq!(wire.connection.send_data(3, &body[65_535..], true), Some(34_465));
     assert_eq!(wire.connection.open_streams(), 0);
-    let sum = |id: u32, sent: &[(Kind, u32, Vec<u8>)]| -> usize {
-        let of = |(kind, stream, payload): &(Kind, u32, Vec<u8>)| {
-            if (*kind, *stream) == (Kind::Data, id) {
+    let sum = |id: u32, sent: &[(FrameType, u32, Vec<u8>)]| -> usize {
+        let of = |(kind, stream, payload): &(FrameType, u32, Vec<u8>)| {
+            if (*kind, *stream) == (FrameType::Data, id) {
                 payload.len()
             } else {
                 0
@@ -287,17 +287,17 @@ fn a_body_waits_for_both_windows_and_takes_turns() {
 fn settings_move_the_windows_of_open_streams() {
     let mut wire = Wire::new(Limits::default());
     wire.send(&get(1)).expect("a request");
-    wire.send(&frame(Kind::Settings, 0, 0, &setting(4, 10)))
+    wire.send(&frame(FrameType::Settings, 0, 0, &setting(4, 10)))
         .expect("settings");
     assert_eq!(wire.connection.respond(1, HEAD, &[0; 100]), Some(10));
-    wire.send(&frame(Kind::Settings, 0, 0, &setting(4, 5)))
+    wire.send(&frame(FrameType::Settings, 0, 0, &setting(4, 5)))
         .expect("settings");
     assert_eq!(wire.connection.room(1), 0, "five below zero");
     wire.send(&window_update(1, 7)).expect("room");
     assert_eq!(wire.connection.room(1), 2);
     wire.send(&window_update(1, 0x7fff_ffff - 10)).expect("room");
     assert_eq!(
-        wire.fails(&frame(Kind::Settings, 0, 0, &setting(4, 0x7fff_ffff))),
+        wire.fails(&frame(FrameType::Settings, 0, 0, &setting(4, 0x7fff_ffff))),
         ErrorCode::FLOW_CONTROL_ERROR
     );
 }
@@ -305,7 +305,7 @@ fn settings_move_the_windows_of_open_streams() {
 #[test]
 fn a_client_with_a_smaller_table_is_told_that_ours_is_empty() {
     let mut wire = Wire::new(Limits::default());
-    wire.send(&[frame(Kind::Settings, 0, 0, &setting(1, 100)), get(1), get(3)].concat())
+    wire.send(&[frame(FrameType::Settings, 0, 0, &setting(1, 100)), get(1), get(3)].concat())
         .expect("requests");
     wire.sent();
     wire.connection.respond(1, HEAD, b"");
@@ -329,7 +329,7 @@ fn a_request_body_is_given_as_it_comes_and_its_window_given_back() {
     wire.connection.consume(1, 16_384);
     assert!(wire.sent().is_empty(), "not worth a frame");
     wire.connection.consume(1, 16_384);
-    assert_eq!(wire.sent(), [(Kind::WindowUpdate, 1, 32_768u32.to_be_bytes().to_vec())]);
+    assert_eq!(wire.sent(), [(FrameType::WindowUpdate, 1, 32_768u32.to_be_bytes().to_vec())]);
     wire.send(&[data(1, &piece, false), data(1, &piece, false)].concat())
         .expect("its window");
     assert_eq!(
@@ -385,7 +385,7 @@ fn padding_is_not_data_and_costs_no_window_for_long() {
         ..Limits::default()
     });
     wire.send(&post(1, &[])).expect("a request");
-    let padded = frame(Kind::Data, PADDED, 1, &[&[255][..], b"abc", &[0; 255]].concat());
+    let padded = frame(FrameType::Data, PADDED, 1, &[&[255][..], b"abc", &[0; 255]].concat());
     for _ in 0..10_000 {
         assert_eq!(wire.send(&padded), Ok(vec![Seen::Data(1, b"abc".to_vec(), false)]));
         wire.connection.consume(1, 3);
@@ -409,7 +409,7 @@ fn a_body_shorter_or_longer_than_it_said_resets_the_stream() {
             ErrorCode::PROTOCOL_ERROR,
         ),
         (
-            [post(1, &length), frame(Kind::Headers, END_HEADERS | END_STREAM, 1, &[])].concat(),
+            [post(1, &length), frame(FrameType::Headers, END_HEADERS | END_STREAM, 1, &[])].concat(),
             ErrorCode::PROTOCOL_ERROR,
         ),
     ] {
@@ -418,7 +418,7 @@ fn a_body_shorter_or_longer_than_it_said_resets_the_stream() {
         assert_eq!(seen.last(), Some(&Seen::Reset(1, code)));
         assert_eq!(
             wire.sent().pop(),
-            Some((Kind::ResetStream, 1, code.0.to_be_bytes().to_vec()))
+            Some((FrameType::ResetStream, 1, code.0.to_be_bytes().to_vec()))
         );
     }
     let mut wire = Wire::new(Limits::default());
@@ -426,13 +426,13 @@ fn a_body_shorter_or_longer_than_it_said_resets_the_stream() {
     assert_eq!(seen.expect("five bytes").len(), 3);
     let mut whole = block("GET", "/", &[("content-length", "5")]);
     assert_eq!(
-        wire.send(&frame(Kind::Headers, END_HEADERS | END_STREAM, 3, &whole)),
+        wire.send(&frame(FrameType::Headers, END_HEADERS | END_STREAM, 3, &whole)),
         Ok(vec![])
     );
-    assert_eq!(wire.kinds(), [(Kind::ResetStream, 3)], "the driver never heard of it");
+    assert_eq!(wire.kinds(), [(FrameType::ResetStream, 3)], "the driver never heard of it");
     whole = block("GET", "/", &[("content-length", "0")]);
     assert_eq!(
-        wire.send(&frame(Kind::Headers, END_HEADERS | END_STREAM, 5, &whole))
+        wire.send(&frame(FrameType::Headers, END_HEADERS | END_STREAM, 5, &whole))
             .map(|seen| seen.len()),
         Ok(1)
     );
@@ -441,7 +441,7 @@ fn a_body_shorter_or_longer_than_it_said_resets_the_stream() {
 #[test]
 fn trailers_end_the_body_and_are_dropped() {
     let mut wire = Wire::new(Limits::default());
-    let trailers = |id, flags, block: &[u8]| frame(Kind::Headers, END_HEADERS | flags, id, block);
+    let trailers = |id, flags, block: &[u8]| frame(FrameType::Headers, END_HEADERS | flags, id, block);
     let seen = wire.send(&[post(1, &[]), trailers(1, END_STREAM, b"\0\x01a\x01b")].concat());
     assert_eq!(seen.expect("trailers")[1], Seen::Data(1, vec![], true));
     for (id, flags, block) in [
@@ -460,9 +460,9 @@ fn trailers_end_the_body_and_are_dropped() {
 fn a_malformed_request_costs_its_stream_alone() {
     let mut wire = Wire::new(Limits::default());
     let bad = block("GET", "/", &[("te", "gzip")]);
-    let input = [frame(Kind::Headers, END_HEADERS | END_STREAM, 1, &bad), get(3)].concat();
+    let input = [frame(FrameType::Headers, END_HEADERS | END_STREAM, 1, &bad), get(3)].concat();
     assert_eq!(wire.send(&input), Ok(vec![Seen::Request(3, "/".to_owned(), true)]));
-    assert_eq!(wire.kinds(), [(Kind::ResetStream, 1)]);
+    assert_eq!(wire.kinds(), [(FrameType::ResetStream, 1)]);
 }
 
 #[test]
@@ -485,7 +485,7 @@ fn a_request_that_is_too_large_can_be_answered() {
 #[test]
 fn connection_errors_have_the_codes_of_the_rfc() {
     use ErrorCode as Code;
-    let headers = |flags, id, payload: &[u8]| frame(Kind::Headers, flags, id, payload);
+    let headers = |flags, id, payload: &[u8]| frame(FrameType::Headers, flags, id, payload);
     for (name, input, code) in [
         ("data on stream 0", data(0, b"x", false), Code::PROTOCOL_ERROR),
         ("data on an idle stream", data(9, b"x", false), Code::PROTOCOL_ERROR),
@@ -504,7 +504,7 @@ fn connection_errors_have_the_codes_of_the_rfc() {
         ),
         (
             "no padding length",
-            frame(Kind::Data, PADDED, 1, &[]),
+            frame(FrameType::Data, PADDED, 1, &[]),
             Code::FRAME_SIZE_ERROR,
         ),
         (
@@ -520,7 +520,7 @@ fn connection_errors_have_the_codes_of_the_rfc() {
         ("bad block", headers(END_HEADERS, 5, &[0x80]), Code::COMPRESSION_ERROR),
         (
             "continuation alone",
-            frame(Kind::Continuation, 0, 1, &[]),
+            frame(FrameType::Continuation, 0, 1, &[]),
             Code::PROTOCOL_ERROR,
         ),
         (
@@ -530,71 +530,71 @@ fn connection_errors_have_the_codes_of_the_rfc() {
         ),
         (
             "an unknown frame within",
-            [headers(0, 5, &[]), frame(Kind::Unknown(99), 0, 5, &[])].concat(),
+            [headers(0, 5, &[]), frame(FrameType::Unknown(99), 0, 5, &[])].concat(),
             Code::PROTOCOL_ERROR,
         ),
         (
             "another stream's block",
-            [headers(0, 5, &[]), frame(Kind::Continuation, 0, 7, &[])].concat(),
+            [headers(0, 5, &[]), frame(FrameType::Continuation, 0, 7, &[])].concat(),
             Code::PROTOCOL_ERROR,
         ),
         (
             "priority of 4",
-            frame(Kind::Priority, 0, 1, &[0; 4]),
+            frame(FrameType::Priority, 0, 1, &[0; 4]),
             Code::FRAME_SIZE_ERROR,
         ),
         (
             "priority on 0",
-            frame(Kind::Priority, 0, 0, &[0; 5]),
+            frame(FrameType::Priority, 0, 0, &[0; 5]),
             Code::PROTOCOL_ERROR,
         ),
         (
             "priority on itself",
-            frame(Kind::Priority, 0, 7, &[0, 0, 0, 7, 0]),
+            frame(FrameType::Priority, 0, 7, &[0, 0, 0, 7, 0]),
             Code::PROTOCOL_ERROR,
         ),
         ("reset on 0", reset(0), Code::PROTOCOL_ERROR),
         ("reset of an idle stream", reset(9), Code::PROTOCOL_ERROR),
         (
             "reset of 3",
-            frame(Kind::ResetStream, 0, 1, &[0; 3]),
+            frame(FrameType::ResetStream, 0, 1, &[0; 3]),
             Code::FRAME_SIZE_ERROR,
         ),
         (
             "settings on a stream",
-            frame(Kind::Settings, 0, 1, &[]),
+            frame(FrameType::Settings, 0, 1, &[]),
             Code::PROTOCOL_ERROR,
         ),
         (
             "settings of 5",
-            frame(Kind::Settings, 0, 0, &[0; 5]),
+            frame(FrameType::Settings, 0, 0, &[0; 5]),
             Code::FRAME_SIZE_ERROR,
         ),
         (
             "full acknowledgement",
-            frame(Kind::Settings, ACK, 0, &[0; 6]),
+            frame(FrameType::Settings, ACK, 0, &[0; 6]),
             Code::FRAME_SIZE_ERROR,
         ),
-        ("a push", frame(Kind::PushPromise, 0, 1, &[0; 8]), Code::PROTOCOL_ERROR),
-        ("ping of 7", frame(Kind::Ping, 0, 0, &[0; 7]), Code::FRAME_SIZE_ERROR),
+        ("a push", frame(FrameType::PushPromise, 0, 1, &[0; 8]), Code::PROTOCOL_ERROR),
+        ("ping of 7", frame(FrameType::Ping, 0, 0, &[0; 7]), Code::FRAME_SIZE_ERROR),
         (
             "ping on a stream",
-            frame(Kind::Ping, 0, 1, &[0; 8]),
+            frame(FrameType::Ping, 0, 1, &[0; 8]),
             Code::PROTOCOL_ERROR,
         ),
         (
             "goaway of 7",
-            frame(Kind::GoAway, 0, 0, &[0; 7]),
+            frame(FrameType::GoAway, 0, 0, &[0; 7]),
             Code::FRAME_SIZE_ERROR,
         ),
         (
             "goaway on a stream",
-            frame(Kind::GoAway, 0, 1, &[0; 8]),
+            frame(FrameType::GoAway, 0, 1, &[0; 8]),
             Code::PROTOCOL_ERROR,
         ),
         (
             "window of 3",
-            frame(Kind::WindowUpdate, 0, 0, &[0; 3]),
+            frame(FrameType::WindowUpdate, 0, 0, &[0; 3]),
             Code::FRAME_SIZE_ERROR,
         ),
         ("window by nothing", window_update(0, 0), Code::PROTOCOL_ERROR),
@@ -606,7 +606,7 @@ fn connection_errors_have_the_codes_of_the_rfc() {
         ),
         (
             "a frame too large",
-            frame(Kind::Data, 0, 1, &[0; 16_385]),
+            frame(FrameType::Data, 0, 1, &[0; 16_385]),
             Code::FRAME_SIZE_ERROR,
         ),
     ] {
@@ -652,17 +652,17 @@ fn what_is_unknown_or_late_is_ignored() {
     let late = [
         window_update(1, 5),
         reset(1),
-        frame(Kind::Priority, 0, 1, &[0; 5]),
-        frame(Kind::Priority, 0, 99, &[0; 5]),
-        frame(Kind::Unknown(0xfe), 0xff, 77, b"anything"),
-        frame(Kind::Settings, ACK, 0, &[]),
-        frame(Kind::Ping, ACK, 0, &[1; 8]),
+        frame(FrameType::Priority, 0, 1, &[0; 5]),
+        frame(FrameType::Priority, 0, 99, &[0; 5]),
+        frame(FrameType::Unknown(0xfe), 0xff, 77, b"anything"),
+        frame(FrameType::Settings, ACK, 0, &[]),
+        frame(FrameType::Ping, ACK, 0, &[1; 8]),
     ];
     assert_eq!(wire.send(&late.concat()), Ok(vec![]));
     assert!(wire.connection.output().is_empty());
-    wire.send(&frame(Kind::Ping, 0, 0, b"12345678")).expect("a ping");
-    assert_eq!(wire.sent(), [(Kind::Ping, 0, b"12345678".to_vec())]);
-    let seen = wire.send(&frame(Kind::GoAway, 0, 0, &[0, 0, 0, 0, 0, 0, 0, 2]));
+    wire.send(&frame(FrameType::Ping, 0, 0, b"12345678")).expect("a ping");
+    assert_eq!(wire.sent(), [(FrameType::Ping, 0, b"12345678".to_vec())]);
+    let seen = wire.send(&frame(FrameType::GoAway, 0, 0, &[0, 0, 0, 0, 0, 0, 0, 2]));
     assert_eq!(seen, Ok(vec![Seen::GoAway(ErrorCode::INTERNAL_ERROR)]));
 }
 
@@ -676,7 +676,7 @@ fn one_stream_more_than_allowed_is_refused() {
     assert_eq!(seen.len(), 2);
     assert_eq!(
         wire.sent(),
-        [(Kind::ResetStream, 5, ErrorCode::REFUSED_STREAM.0.to_be_bytes().to_vec())]
+        [(FrameType::ResetStream, 5, ErrorCode::REFUSED_STREAM.0.to_be_bytes().to_vec())]
     );
     wire.connection.respond(1, HEAD, b"x");
     assert_eq!(wire.send(&get(7)).map(|seen| seen.len()), Ok(1));
@@ -688,16 +688,16 @@ fn a_shutdown_answers_what_is_open_and_refuses_the_rest() {
     wire.send(&get(1)).expect("a request");
     wire.connection.announce_shutdown();
     wire.connection.announce_shutdown();
-    let announced = (Kind::GoAway, 0, vec![0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0]);
-    assert_eq!(wire.sent(), [announced, (Kind::Ping, 0, LAST_PING.to_vec())]);
+    let announced = (FrameType::GoAway, 0, vec![0x7f, 0xff, 0xff, 0xff, 0, 0, 0, 0]);
+    assert_eq!(wire.sent(), [announced, (FrameType::Ping, 0, LAST_PING.to_vec())]);
     wire.send(&get(3)).expect("it was under way");
-    wire.send(&frame(Kind::Ping, ACK, 0, b"whatever"))
+    wire.send(&frame(FrameType::Ping, ACK, 0, b"whatever"))
         .expect("not the answer");
     assert_eq!(wire.sent(), []);
-    wire.send(&frame(Kind::Ping, ACK, 0, &LAST_PING)).expect("the answer");
-    assert_eq!(wire.sent(), [(Kind::GoAway, 0, vec![0, 0, 0, 3, 0, 0, 0, 0])]);
+    wire.send(&frame(FrameType::Ping, ACK, 0, &LAST_PING)).expect("the answer");
+    assert_eq!(wire.sent(), [(FrameType::GoAway, 0, vec![0, 0, 0, 3, 0, 0, 0, 0])]);
     assert_eq!(wire.send(&get(5)), Ok(vec![]));
-    assert_eq!(wire.kinds(), [(Kind::ResetStream, 5)]);
+    assert_eq!(wire.kinds(), [(FrameType::ResetStream, 5)]);
     assert!(!wire.connection.is_finished());
     wire.connection.respond(3, HEAD, b"x");
     wire.connection.respond(1, HEAD, b"x");
@@ -707,11 +707,11 @@ fn a_shutdown_answers_what_is_open_and_refuses_the_rest() {
 #[test]
 fn an_answer_to_no_ping_of_ours_ends_nothing() {
     let mut wire = Wire::new(Limits::default());
-    wire.send(&frame(Kind::Ping, ACK, 0, &LAST_PING)).expect("ignored");
+    wire.send(&frame(FrameType::Ping, ACK, 0, &LAST_PING)).expect("ignored");
     assert_eq!(wire.sent(), []);
     wire.connection.shut_down();
     wire.connection.announce_shutdown();
-    assert_eq!(wire.kinds(), [(Kind::GoAway, 0)], "the last word was said");
+    assert_eq!(wire.kinds(), [(FrameType::GoAway, 0)], "the last word was said");
     assert!(wire.connection.is_finished());
 }
 
@@ -728,7 +728,7 @@ fn a_frame_filled_in_place_is_like_one_that_was_copied() {
         Ok::<_, ()>(100)
     });
     assert_eq!(filled, Ok(Some(100)), "a short one");
-    assert_eq!(wire.sent(), [(Kind::Data, 1, vec![7; 100])]);
+    assert_eq!(wire.sent(), [(FrameType::Data, 1, vec![7; 100])]);
     assert_eq!(wire.connection.next_writable(), Some(1), "there is more");
     assert_eq!(
         wire.connection.send_frame(1, 19_900, true, |_| Err("broken")),
@@ -767,7 +767,7 @@ fn a_frame_filled_in_place_is_like_one_that_was_copied() {
 #[test]
 fn a_frame_is_not_asked_for_without_a_window() {
     let mut wire = Wire::new(Limits::default());
-    wire.send(&[frame(Kind::Settings, 0, 0, &setting(4, 3)), get(1)].concat())
+    wire.send(&[frame(FrameType::Settings, 0, 0, &setting(4, 3)), get(1)].concat())
         .expect("a request");
     let fill = |place: &mut [u8]| Ok::<_, ()>(place.len());
     assert_eq!(wire.connection.stalled_since(), None);
@@ -787,7 +787,7 @@ fn a_frame_is_not_asked_for_without_a_window() {
 #[test]
 fn an_answer_that_never_had_a_window_is_given_up_too() {
     let mut wire = Wire::new(Limits::default());
-    wire.send(&[frame(Kind::Settings, 0, 0, &setting(4, 0)), get(1)].concat())
+    wire.send(&[frame(FrameType::Settings, 0, 0, &setting(4, 0)), get(1)].concat())
         .expect("a request");
     wire.connection.send_head(1, HEAD, false);
     wire.connection.queue(1);
@@ -803,7 +803,7 @@ fn an_answer_that_never_had_a_window_is_given_up_too() {
 #[test]
 fn who_waits_for_the_connections_window_alone_is_no_worse_off_than_the_others() {
     let mut wire = Wire::new(Limits::default());
-    wire.send(&[frame(Kind::Settings, 0, 0, &setting(4, 1 << 20)), get(1), get(3)].concat())
+    wire.send(&[frame(FrameType::Settings, 0, 0, &setting(4, 1 << 20)), get(1), get(3)].concat())
         .expect("requests");
     let body = vec![0; 200_000];
     for stream in [1, 3] {
@@ -825,7 +825,7 @@ fn who_waits_for_the_connections_window_alone_is_no_worse_off_than_the_others() 
 #[test]
 fn a_stream_that_waits_too_long_for_its_window_is_given_up() {
     let mut wire = Wire::new(Limits::default());
-    wire.send(&[frame(Kind::Settings, 0, 0, &setting(4, 10)), get(1), get(3), get(5)].concat())
+    wire.send(&[frame(FrameType::Settings, 0, 0, &setting(4, 10)), get(1), get(3), get(5)].concat())
         .expect("requests");
     wire.connection.respond(1, HEAD, &[0; 20]);
     wire.connection.respond(3, HEAD, &[0; 20]);
@@ -841,7 +841,7 @@ fn a_stream_that_waits_too_long_for_its_window_is_given_up() {
     assert_eq!(wire.connection.reset_stalled(late), None);
     assert_eq!(
         wire.sent().pop(),
-        Some((Kind::ResetStream, 1, ErrorCode::CANCEL.0.to_be_bytes().to_vec()))
+        Some((FrameType::ResetStream, 1, ErrorCode::CANCEL.0.to_be_bytes().to_vec()))
     );
 }
 
@@ -883,7 +883,7 @@ mod floods {
             |id| [get(id), window_update(id, 0x7fff_ffff)].concat(),
             |id| [get(id), data(id, b"x", false)].concat(),
             |id| [get(id), get(id)].concat(),
-            |id| frame(Kind::Headers, END_HEADERS | END_STREAM, id, &block("GET", "bad", &[])),
+            |id| frame(FrameType::Headers, END_HEADERS | END_STREAM, id, &block("GET", "bad", &[])),
         ];
         for make in makes {
             assert_eq!(times(Limits::default(), make), (200, ErrorCode::ENHANCE_YOUR_CALM));
@@ -900,11 +900,11 @@ mod floods {
     fn frames_that_carry_nothing_end_at_their_limit() {
         type Make = fn(u32) -> Vec<u8>;
         let makes: [(Make, usize); 6] = [
-            (|_| frame(Kind::Ping, 0, 0, &[0; 8]), 999),
-            (|_| frame(Kind::Settings, 0, 0, &[]), 999),
-            (|_| frame(Kind::Settings, ACK, 0, &[]), 999),
-            (|_| frame(Kind::Priority, 0, 1, &[0; 5]), 999),
-            (|_| frame(Kind::Unknown(77), 0, 0, &[0; 100]), 999),
+            (|_| frame(FrameType::Ping, 0, 0, &[0; 8]), 999),
+            (|_| frame(FrameType::Settings, 0, 0, &[]), 999),
+            (|_| frame(FrameType::Settings, ACK, 0, &[]), 999),
+            (|_| frame(FrameType::Priority, 0, 1, &[0; 5]), 999),
+            (|_| frame(FrameType::Unknown(77), 0, 0, &[0; 100]), 999),
             (|_| window_update(0, 1), 999 + FIRST_UPDATES as usize),
         ];
         for (make, count) in makes {
@@ -918,7 +918,7 @@ mod floods {
         for (flags, payload) in [(0, &[][..]), (PADDED, &[3, 0, 0, 0])] {
             let mut wire = Wire::new(Limits::default());
             wire.send(&post(1, &[])).expect("a request");
-            let empty = frame(Kind::Data, flags, 1, payload);
+            let empty = frame(FrameType::Data, flags, 1, payload);
             let count = (0..).take_while(|_| wire.send(&empty).is_ok()).count();
             assert_eq!(count, 999);
         }
@@ -946,18 +946,18 @@ mod floods {
     #[test]
     fn continuation_ends_at_its_limit_and_holds_little() {
         let mut wire = Wire::new(Limits::default());
-        wire.send(&frame(Kind::Headers, END_STREAM, 1, &[]))
+        wire.send(&frame(FrameType::Headers, END_STREAM, 1, &[]))
             .expect("a beginning");
         assert!(wire.connection.is_within_head());
-        let next = frame(Kind::Continuation, 0, 1, &[]);
+        let next = frame(FrameType::Continuation, 0, 1, &[]);
         assert_eq!((0..).take_while(|_| wire.send(&next).is_ok()).count(), 8);
         let mut wire = Wire::new(Limits {
             continuations: 1000,
             ..Limits::default()
         });
-        wire.send(&frame(Kind::Headers, END_STREAM, 1, &[0; 16_384]))
+        wire.send(&frame(FrameType::Headers, END_STREAM, 1, &[0; 16_384]))
             .expect("a beginning");
-        let next = frame(Kind::Continuation, 0, 1, &[0; 16_384]);
+        let next = frame(FrameType::Continuation, 0, 1, &[0; 16_384]);
         assert_eq!((0..).take_while(|_| wire.send(&next).is_ok()).count(), 3, "64 KiB");
     }
 
@@ -968,13 +968,13 @@ mod floods {
         let mut first = block("GET", "/", &[]);
         first.extend_from_slice(b"\x40\x01a\x7f\xa1\x1e");
         first.extend_from_slice(&[b'x'; 4000]);
-        wire.send(&frame(Kind::Headers, END_HEADERS | END_STREAM, 1, &first))
+        wire.send(&frame(FrameType::Headers, END_HEADERS | END_STREAM, 1, &first))
             .expect("a request");
         let mut bomb = block("GET", "/", &[]);
         bomb.extend_from_slice(&[0xbe; 16_000]);
         for id in (3..180).step_by(2) {
             let seen = wire
-                .send(&frame(Kind::Headers, END_HEADERS | END_STREAM, id, &bomb))
+                .send(&frame(FrameType::Headers, END_HEADERS | END_STREAM, id, &bomb))
                 .expect("an event");
             assert_eq!(seen, [Seen::Refused(id, 431)]);
         }
@@ -991,13 +991,13 @@ mod floods {
         let mut bomb = b"\x40\x01a\x7f\xa1\x1e".to_vec();
         bomb.extend_from_slice(&[b'x'; 4000]);
         bomb.extend_from_slice(&[0xbe; 9]);
-        let seen = wire.send(&[post(1, &[]), frame(Kind::Headers, END_HEADERS | END_STREAM, 1, &bomb)].concat());
+        let seen = wire.send(&[post(1, &[]), frame(FrameType::Headers, END_HEADERS | END_STREAM, 1, &bomb)].concat());
         assert_eq!(
             seen.expect("a stream error")[1],
             Seen::Reset(1, ErrorCode::PROTOCOL_ERROR)
         );
         bomb.truncate(bomb.len() - 3);
-        let seen = wire.send(&[post(3, &[]), frame(Kind::Headers, END_HEADERS | END_STREAM, 3, &bomb)].concat());
+        let seen = wire.send(&[post(3, &[]), frame(FrameType::Headers, END_HEADERS | END_STREAM, 3, &bomb)].concat());
         assert_eq!(seen.expect("seven lines of 4 KB")[1], Seen::Data(3, vec![], true));
     }
 
@@ -1008,7 +1008,7 @@ mod floods {
         // Literal with incremental indexing, then the same by its index.
         crumbs.extend_from_slice(b"\x60\x01a");
         crumbs.extend_from_slice(&[0xbe; 100]);
-        let seen = wire.send(&frame(Kind::Headers, END_HEADERS | END_STREAM, 1, &crumbs));
+        let seen = wire.send(&frame(FrameType::Headers, END_HEADERS | END_STREAM, 1, &crumbs));
         assert_eq!(seen, Ok(vec![Seen::Refused(1, 431)]));
     }
 
@@ -1019,7 +1019,7 @@ mod floods {
         let open = (1..200)
             .step_by(2)
             .filter(|&id| {
-                let input = frame(Kind::Headers, END_HEADERS | END_STREAM, id, &large);
+                let input = frame(FrameType::Headers, END_HEADERS | END_STREAM, id, &large);
                 !wire.send(&input).expect("an event or a refusal").is_empty()
             })
             .count();
@@ -1027,7 +1027,7 @@ mod floods {
         assert!(wire.connection.heads <= Limits::default().all_heads);
         wire.connection.respond(1, HEAD, b"x");
         assert_eq!(
-            wire.send(&frame(Kind::Headers, END_HEADERS | END_STREAM, 201, &large))
+            wire.send(&frame(FrameType::Headers, END_HEADERS | END_STREAM, 201, &large))
                 .map(|seen| seen.len()),
             Ok(1)
         );
@@ -1061,21 +1061,21 @@ fn session() -> Vec<u8> {
         get(1),
         post(3, &[("content-length", "6")]),
         data(3, b"abc", false),
-        frame(Kind::Ping, 0, 0, b"pingpong"),
+        frame(FrameType::Ping, 0, 0, b"pingpong"),
         post(5, &[]),
         data(3, b"def", true),
         reset(5),
         long,
         window_update(0, 77),
-        frame(Kind::Data, PADDED | END_STREAM, 1, &[1, b'x', 0]),
+        frame(FrameType::Data, PADDED | END_STREAM, 1, &[1, b'x', 0]),
         frame(
-            Kind::Headers,
+            FrameType::Headers,
             END_HEADERS | PRIORITY | PADDED,
             9,
             &[&[2, 0, 0, 0, 0, 1][..], &block("PUT", "/p", &[]), &[0, 0]].concat(),
         ),
-        frame(Kind::Headers, END_HEADERS | END_STREAM, 9, &[]),
-        frame(Kind::GoAway, 0, 0, &[0; 8]),
+        frame(FrameType::Headers, END_HEADERS | END_STREAM, 9, &[]),
+        frame(FrameType::GoAway, 0, 0, &[0; 8]),
     ]
     .concat()
 }

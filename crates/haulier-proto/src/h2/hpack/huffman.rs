@@ -52,7 +52,7 @@ const fn codes() -> [u32; 257] {
 
 /// The effect of four more bits.
 #[derive(Clone, Copy)]
-struct Step {
+struct NibbleStep {
     /// The inner node of the code tree reached.
     node: u8,
     /// The symbol completed on the way; no code is shorter than 5 bits, so there is at most one.
@@ -63,7 +63,7 @@ struct Step {
 }
 
 /// Steps from each inner node of the code tree; node 0 is its root.
-static STEPS: [[Step; 16]; 256] = steps();
+static STEPS: [[NibbleStep; 16]; 256] = steps();
 /// The nodes at which a string may end: the root, and those at most 7 ones below it.
 static MAY_END: [bool; 256] = ends();
 
@@ -88,9 +88,9 @@ const fn tree() -> [[u16; 2]; 256] {
     tree
 }
 
-const fn steps() -> [[Step; 16]; 256] {
+const fn steps() -> [[NibbleStep; 16]; 256] {
     let tree = tree();
-    let nowhere = Step {
+    let nowhere = NibbleStep {
         node: 0,
         symbol: 0,
         emits: false,
@@ -109,8 +109,8 @@ const fn steps() -> [[Step; 16]; 256] {
     steps
 }
 
-const fn step(tree: &[[u16; 2]; 256], start: usize, nibble: usize) -> Step {
-    let mut step = Step {
+const fn step(tree: &[[u16; 2]; 256], start: usize, nibble: usize) -> NibbleStep {
+    let mut step = NibbleStep {
         node: 0,
         symbol: 0,
         emits: false,

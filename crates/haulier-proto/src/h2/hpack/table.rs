@@ -44,14 +44,14 @@ pub fn static_name(name: &[u8]) -> Option<u32> {
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Entry {
+struct DynamicEntry {
     /// The start of the name in `DynamicTable::bytes`, counted from the first byte ever stored.
     start: u64,
     name: u32,
     value: u32,
 }
 
-impl Entry {
+impl DynamicEntry {
     fn length(self) -> usize {
         (self.name + self.value) as usize
     }
@@ -65,7 +65,7 @@ impl Entry {
 #[derive(Debug)]
 pub struct DynamicTable {
     /// Newest at the front, as indices count.
-    entries: VecDeque<Entry>,
+    entries: VecDeque<DynamicEntry>,
     /// Names and values, the oldest first; the evicted ones at its start are removed now and then.
     bytes: Vec<u8>,
     /// Bytes removed from the start of `bytes` so far.
@@ -134,7 +134,7 @@ impl DynamicTable {
     }
 
     fn note(&mut self, start: u64, name: usize, value: usize) {
-        let entry = Entry {
+        let entry = DynamicEntry {
             start,
             name: name as u32,
             value: value as u32,

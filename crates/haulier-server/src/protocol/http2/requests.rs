@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use haulier_http::{Exchange, Reason, Request};
 use haulier_proto::framing::{self, BodyLength, Expectation};
-use haulier_proto::h2::connection::Event;
+use haulier_proto::h2::connection::ServerEvent;
 use haulier_proto::h2::limits::Limits as MachineLimits;
 use haulier_proto::head::RequestHead;
 
@@ -60,7 +60,7 @@ impl Connection {
                 Ok(step) => {
                     taken += step.taken;
                     let Some(event) = step.event else { break };
-                    if matches!(event, Event::Request { .. }) {
+                    if matches!(event, ServerEvent::Request { .. }) {
                         storage = self.thread.io.buffers.take_head();
                     }
                     self.handle(event, received);
@@ -90,16 +90,16 @@ impl Connection {
         self.thread.io.buffers.give_large(input);
     }
 
-    fn handle(self: &Rc<Self>, event: Event<'_>, received: Instant) {
+    fn handle(self: &Rc<Self>, event: ServerEvent<'_>, received: Instant) {
         match event {
-            Event::Request { stream, head, end } => self.begin(stream, head, end, received),
-            Event::Refused { stream, error } => {
+            ServerEvent::Request { stream, head, end } => self.begin(stream, head, end, received),
+            ServerEvent::Refused { stream, error } => {
                 let stream = Stream::new(self, stream, true, false);
                 self.refuse(&stream, error.status(), Reason::BadRequest);
             }
-            Event::Data { stream, data, end } => self.take_data(stream, data, end),
-            Event::Reset { stream, .. } => self.forget(stream),
-            Event::GoAway { .. } => self.is_leaving.set(true),
+            ServerEvent::Data { stream, data, end } => self.take_data(stream, data, end),
+            ServerEvent::Reset { stream, .. } => self.forget(stream),
+            ServerEvent::GoAway { .. } => self.is_leaving.set(true),
         }
     }
 

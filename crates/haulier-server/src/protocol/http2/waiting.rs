@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use haulier_http::{Reason, Timeouts};
 use haulier_proto::h2::error::{ConnectionError, ErrorCode};
-use haulier_proto::h2::frame::{FrameHead, Kind};
+use haulier_proto::h2::frame::{FrameHead, FrameType};
 
 use super::connection::Connection;
 use crate::io::Permit;
@@ -46,7 +46,7 @@ impl Connection {
             return true;
         }
         let input = self.input.borrow();
-        let frame = FrameHead::parse(&input).filter(|frame| has_streams && frame.kind == Kind::Data);
+        let frame = FrameHead::parse(&input).filter(|frame| has_streams && frame.kind == FrameType::Data);
         if let Some(stream) = frame.and_then(|frame| self.streams.borrow().get(frame.stream)) {
             stream.note_part(input.len() as u64);
         }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use haulier_proto::field::Fields;
 use haulier_proto::h2::PREFACE;
 use haulier_proto::h2::frame::{
-    ACK, END_HEADERS, END_STREAM, FrameHead, HEAD_LENGTH, Kind, write_ping, write_settings_ack, write_small,
+    ACK, END_HEADERS, END_STREAM, FrameHead, HEAD_LENGTH, FrameType, write_ping, write_settings_ack, write_small,
     write_window_update,
 };
 use haulier_proto::h2::hpack::decode::Decoder;
@@ -91,7 +91,7 @@ impl Visit {
         stream.set_read_timeout(Some(Duration::from_secs(60)))?;
         stream.set_nodelay(true)?;
         let mut hello = PREFACE.to_vec();
-        write_small(&mut hello, Kind::Settings, 0, 0, &[]);
+        write_small(&mut hello, FrameType::Settings, 0, 0, &[]);
         stream.write_all(&hello)?;
         Ok(Self {
             stream,
@@ -136,7 +136,7 @@ impl Visit {
         }
         let (mut block, mut out) = (Vec::new(), Vec::new());
         encode::fields(&mut block, &fields);
-        write_small(&mut out, Kind::Headers, END_HEADERS | END_STREAM, self.next, &block);
+        write_small(&mut out, FrameType::Headers, END_HEADERS | END_STREAM, self.next, &block);
         self.open.insert(self.next, 0);
         self.next += 2;
         self.stream.write_all(&out)
@@ -170,7 +170,7 @@ impl Visit {
         {
             let payload: Vec<u8> = self.input.drain(..HEAD_LENGTH + head.length as usize).collect();
             self.take(head, &payload[HEAD_LENGTH..], &mut out)?;
-            let is_part = matches!(head.kind, Kind::Headers | Kind::Data);
+            let is_part = matches!(head.kind, FrameType::Headers | FrameType::Data);
             if is_part && head.flags & END_STREAM != 0 {
                 ended.extend(self.open.remove(&head.stream));
             }
@@ -181,7 +181,7 @@ impl Visit {
 
     fn take(&mut self, head: FrameHead, payload: &[u8], out: &mut Vec<u8>) -> io::Result<()> {
         match head.kind {
-            Kind::Headers => {
+            FrameType::Headers => {
                 let mut status = 0;
                 let decoded = self.decoder.decode(payload, |name, value| {
                     if name == b":status" {
@@ -194,19 +194,19 @@ impl Visit {
                 decoded.map_err(|error| io::Error::other(format!("{error:?}")))?;
                 self.open.insert(head.stream, status);
             }
-            Kind::Data if head.length > 0 => write_window_update(out, 0, head.length),
-            Kind::Settings if head.flags & ACK == 0 => write_settings_ack(out),
-            Kind::Ping if head.flags & ACK == 0 => {
+            FrameType::Data if head.length > 0 => write_window_update(out, 0, head.length),
+            FrameType::Settings if head.flags & ACK == 0 => write_settings_ack(out),
+            FrameType::Ping if head.flags & ACK == 0 => {
                 write_ping(out, payload.try_into().map_err(io::Error::other)?, true);
             }
-            Kind::GoAway => {
+            FrameType::GoAway => {
                 self.is_leaving = true;
                 let last = u32::from_be_bytes(payload[..4].try_into().map_err(io::Error::other)?);
                 if let Some(lost) = self.open.keys().find(|&&stream| stream > last) {
                     return Err(io::Error::other(format!("stream {lost} was refused by the farewell")));
                 }
             }
-            Kind::ResetStream => return Err(io::Error::other(format!("stream {} was reset", head.stream))),
+            FrameType::ResetStream => return Err(io::Error::other(format!("stream {} was reset", head.stream))),
             _ => {}
         }
         Ok(())
