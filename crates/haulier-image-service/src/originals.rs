@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use haulier_image::{Limits, Source};
+use haulier_image::{Limits, OriginalSource};
 use haulier_store::{Content, FileState, Key, Part, Put, Store, StoreError, StoreRuntime};
 
 use crate::cache::ImageCache;
@@ -52,19 +52,19 @@ impl Originals {
     }
 
     /// The bytes of an original for a worker, checked.
-    pub(crate) async fn source(&self, original: &Original) -> Result<Source, ServiceError> {
+    pub(crate) async fn source(&self, original: &Original) -> Result<OriginalSource, ServiceError> {
         match original {
-            Original::Memory { content, .. } => Ok(Source::Bytes(content.clone())),
+            Original::Memory { content, .. } => Ok(OriginalSource::Bytes(content.clone())),
             Original::File { file, .. } => {
                 let file = file.file().try_clone().map_err(StoreError::Io)?;
-                Ok(Source::File(file.into()))
+                Ok(OriginalSource::File(file.into()))
             }
             Original::Stored(id) => match self.fetch(id).await? {
                 Content::File(file, state) => {
                     self.check_file(id, &file, &state).await?;
-                    Ok(Source::File(file.into()))
+                    Ok(OriginalSource::File(file.into()))
                 }
-                content => Ok(Source::Bytes(self.whole(id, content).await?)),
+                content => Ok(OriginalSource::Bytes(self.whole(id, content).await?)),
             },
         }
     }

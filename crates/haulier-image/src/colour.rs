@@ -2,7 +2,7 @@
 
 use moxcms::{ColorProfile, DataColorSpace, Layout, ProfileText, TransformOptions};
 
-use crate::raster::{Kind, Raster};
+use crate::raster::{PixelKind, Raster};
 
 /// The colour profile of an original.
 pub(crate) struct Profile(ColorProfile);
@@ -29,11 +29,11 @@ impl Profile {
     /// The image in sRGB, if the profile is one for its pixels.
     fn convert(&self, raster: &Raster) -> Option<Raster> {
         let (from, to, kind) = match (self.0.color_space, raster.kind) {
-            (DataColorSpace::Rgb, Kind::Rgb) => (Layout::Rgb, Layout::Rgb, Kind::Rgb),
-            (DataColorSpace::Rgb, Kind::Rgba) => (Layout::Rgba, Layout::Rgba, Kind::Rgba),
-            (DataColorSpace::Gray, Kind::Grey) => (Layout::Gray, Layout::Rgb, Kind::Rgb),
-            (DataColorSpace::Gray, Kind::GreyAlpha) => (Layout::GrayAlpha, Layout::Rgba, Kind::Rgba),
-            (DataColorSpace::Cmyk, Kind::Cmyk) => (Layout::Rgba, Layout::Rgb, Kind::Rgb),
+            (DataColorSpace::Rgb, PixelKind::Rgb) => (Layout::Rgb, Layout::Rgb, PixelKind::Rgb),
+            (DataColorSpace::Rgb, PixelKind::Rgba) => (Layout::Rgba, Layout::Rgba, PixelKind::Rgba),
+            (DataColorSpace::Gray, PixelKind::Grey) => (Layout::Gray, Layout::Rgb, PixelKind::Rgb),
+            (DataColorSpace::Gray, PixelKind::GreyAlpha) => (Layout::GrayAlpha, Layout::Rgba, PixelKind::Rgba),
+            (DataColorSpace::Cmyk, PixelKind::Cmyk) => (Layout::Rgba, Layout::Rgb, PixelKind::Rgb),
             _ => return None,
         };
         let srgb = ColorProfile::new_srgb();
@@ -59,14 +59,14 @@ pub(crate) fn to_srgb(raster: Raster, profile: Option<&Profile>) -> Raster {
         .and_then(|profile| profile.convert(&raster));
     match converted {
         Some(converted) => converted,
-        None if raster.kind == Kind::Cmyk => mixed(&raster),
+        None if raster.kind == PixelKind::Cmyk => mixed(&raster),
         None => raster,
     }
 }
 
 /// Each ink takes its part of the light that black leaves.
 fn mixed(raster: &Raster) -> Raster {
-    raster.map(Kind::Rgb, |inks| {
+    raster.map(PixelKind::Rgb, |inks| {
         let light = |ink: u8| {
             let product = u32::from(255 - ink) * u32::from(255 - inks[3]);
             ((product + 127) / 255) as u8
@@ -82,8 +82,8 @@ pub(crate) fn grey(raster: &Raster) -> Raster {
         ((sum + 0x8000) >> 16) as u8
     };
     match raster.kind {
-        Kind::Rgb => raster.map(Kind::Grey, |pixel| [luma(pixel)]),
-        Kind::Rgba => raster.map(Kind::GreyAlpha, |pixel| [luma(pixel), pixel[3]]),
+        PixelKind::Rgb => raster.map(PixelKind::Grey, |pixel| [luma(pixel)]),
+        PixelKind::Rgba => raster.map(PixelKind::GreyAlpha, |pixel| [luma(pixel), pixel[3]]),
         _ => raster.clone(),
     }
 }
@@ -92,7 +92,7 @@ pub(crate) fn grey(raster: &Raster) -> Raster {
 mod tests {
     use super::*;
 
-    fn one(kind: Kind, pixel: &[u8]) -> Raster {
+    fn one(kind: PixelKind, pixel: &[u8]) -> Raster {
         Raster::filled(4, 4, kind, pixel)
     }
 
@@ -102,10 +102,10 @@ mod tests {
         let profile = Profile::read(&profile).expect("the same profile");
         assert!(!profile.is_srgb());
         // Display P3's (200, 100, 50) is redder than anything sRGB can say with the same numbers.
-        let converted = to_srgb(one(Kind::Rgb, &[200, 100, 50]), Some(&profile));
+        let converted = to_srgb(one(PixelKind::Rgb, &[200, 100, 50]), Some(&profile));
         let pixel = converted.pixel(0, 0);
         assert!(pixel[0] > 208 && pixel[1] < 99 && pixel[2] < 45, "{pixel:?}");
-        let alpha = to_srgb(one(Kind::Rgba, &[200, 100, 50, 7]), Some(&profile));
+        let alpha = to_srgb(one(PixelKind::Rgba, &[200, 100, 50, 7]), Some(&profile));
         assert_eq!(alpha.pixel(0, 0)[3], 7);
     }
 
@@ -114,7 +114,7 @@ mod tests {
         let profile = ColorProfile::new_srgb().encode().expect("a profile");
         let profile = Profile::read(&profile).expect("the same profile");
         assert!(profile.is_srgb());
-        let raster = one(Kind::Rgb, &[200, 100, 50]);
+        let raster = one(PixelKind::Rgb, &[200, 100, 50]);
         assert_eq!(to_srgb(raster.clone(), Some(&profile)), raster);
     }
 
@@ -122,7 +122,7 @@ mod tests {
     fn a_profile_for_other_pixels_or_a_broken_one_changes_nothing() {
         let profile = ColorProfile::new_display_p3().encode().expect("a profile");
         let profile = Profile::read(&profile).expect("the same profile");
-        let raster = one(Kind::Grey, &[100]);
+        let raster = one(PixelKind::Grey, &[100]);
         assert_eq!(to_srgb(raster.clone(), Some(&profile)), raster);
         assert!(Profile::read(b"no profile").is_none());
     }
@@ -135,16 +135,16 @@ mod tests {
             ([255, 0, 0, 0], [0, 255, 255]),
             ([0, 128, 0, 128], [127, 63, 127]),
         ] {
-            let found = to_srgb(one(Kind::Cmyk, &inks), None);
-            assert_eq!((found.kind, found.pixel(3, 3)), (Kind::Rgb, &expected[..]));
+            let found = to_srgb(one(PixelKind::Cmyk, &inks), None);
+            assert_eq!((found.kind, found.pixel(3, 3)), (PixelKind::Rgb, &expected[..]));
         }
     }
 
     #[test]
     fn grey_weighs_the_colours_as_jpeg_does() {
-        assert_eq!(grey(&one(Kind::Rgb, &[255, 0, 0])).pixel(0, 0), [76]);
-        assert_eq!(grey(&one(Kind::Rgb, &[0, 255, 0])).pixel(0, 0), [150]);
-        assert_eq!(grey(&one(Kind::Rgba, &[0, 0, 255, 9])).pixel(0, 0), [29, 9]);
-        assert_eq!(grey(&one(Kind::Grey, &[5])).pixel(0, 0), [5]);
+        assert_eq!(grey(&one(PixelKind::Rgb, &[255, 0, 0])).pixel(0, 0), [76]);
+        assert_eq!(grey(&one(PixelKind::Rgb, &[0, 255, 0])).pixel(0, 0), [150]);
+        assert_eq!(grey(&one(PixelKind::Rgba, &[0, 0, 255, 9])).pixel(0, 0), [29, 9]);
+        assert_eq!(grey(&one(PixelKind::Grey, &[5])).pixel(0, 0), [5]);
     }
 }

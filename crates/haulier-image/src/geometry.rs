@@ -96,7 +96,7 @@ pub(crate) fn lay(orientation: Orientation, (mut x, mut y): (f64, f64)) -> (f64,
 
 /// The part of the image that is shown, and its size.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Shape {
+pub(crate) struct Fitting {
     /// Size of the part that is seen, pixels of the original.
     pub(crate) seen: (f64, f64),
     /// Its size in the answer, pixels.
@@ -105,7 +105,7 @@ pub(crate) struct Shape {
     pub(crate) canvas: (u32, u32),
 }
 
-impl Shape {
+impl Fitting {
     /// The shape of a variant of an image, or part of an image, of this size.
     pub(crate) fn of(width: f64, height: f64, transform: &Transform) -> Self {
         let whole = (width, height);
@@ -209,7 +209,7 @@ fn rounded(side: f64) -> u32 {
 mod tests {
     use super::*;
 
-    fn shape(width: u32, height: u32, mode: Mode, enlarge: bool) -> Shape {
+    fn shape(width: u32, height: u32, mode: Mode, enlarge: bool) -> Fitting {
         let transform = Transform {
             size: Size {
                 width,
@@ -220,7 +220,7 @@ mod tests {
             enlarge,
             ..Transform::default()
         };
-        Shape::of(640.0, 856.0, &transform)
+        Fitting::of(640.0, 856.0, &transform)
     }
 
     #[test]
@@ -278,7 +278,7 @@ mod tests {
                 enlarge,
                 ..Transform::default()
             };
-            Shape::of(640.0, 856.0, &transform).scaled
+            Fitting::of(640.0, 856.0, &transform).scaled
         };
         assert_eq!(of(50, 50, true), (320, 428));
         assert_eq!(of(50, 200, true), (320, 1712));

@@ -30,4 +30,4 @@ pub use options::{
 pub use orientation::Orientation;
 pub use original::Original;
 pub use pipeline::{Rendered, probe, render};
-pub use worker::{Source, Workers, WorkersSettings, WorkersStatus};
+pub use worker::{OriginalSource, Workers, WorkersSettings, WorkersStatus};

@@ -4,17 +4,17 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use crate::codec::{self, Picture, Pictures, Wish};
+use crate::codec::{self, Picture, Pictures, ReadOptions};
 use crate::colour::Profile;
 use crate::copyright::Copyright;
 use crate::error::ImageError;
 use crate::format::Format;
-use crate::geometry::{Area, Shape};
+use crate::geometry::{Area, Fitting};
 use crate::limits::Limits;
 use crate::options::{FormatChoice, Transform};
 use crate::original::Original;
 use crate::step;
-use crate::step::frame::{Frame, Plan};
+use crate::step::frame::{Frame, ScalePlan};
 
 /// A decoder leaves the picture at least this many times larger than the answer: it averages blocks, and a filter on
 /// too few of them makes the picture soft.
@@ -39,12 +39,12 @@ pub struct Rendered {
     /// Pictures in it; 1 for a still.
     pub frames: u32,
     /// Times of the parts.
-    pub times: Times,
+    pub times: RenderTimes,
 }
 
 /// Times of the parts of the work, without waiting.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Times {
+pub struct RenderTimes {
     /// Reading the original.
     pub read: Duration,
     /// The steps: scaling and all others.
@@ -53,7 +53,7 @@ pub struct Times {
     pub write: Duration,
 }
 
-impl Times {
+impl RenderTimes {
     pub(crate) fn micros(&self) -> [u64; 3] {
         [self.read, self.steps, self.write].map(|time| time.as_micros() as u64)
     }
@@ -112,26 +112,26 @@ pub(crate) fn render_with(
         Some(region) if transform.trim.is_none() => Area::whole(original.upright()).cut(region)?,
         _ => Area::whole(original.upright()),
     };
-    let shape = Shape::of(area.width, area.height, transform);
+    let fitting = Fitting::of(area.width, area.height, transform);
     let quality = transform.quality.of(original.quality);
-    let wish = Wish {
-        reduction: reduction(&original, &shape, transform, quality),
+    let options = ReadOptions {
+        reduction: reduction(&original, &fitting, transform, quality),
         grey: transform.grey && profile.as_ref().is_none_or(Profile::is_srgb),
         animated,
     };
-    let memory = memory(&original, &shape, &wish);
+    let memory = memory(&original, &fitting, &options);
     limits.check_memory(memory)?;
-    limits.check_output(shape.canvas.0, shape.canvas.1)?;
+    limits.check_output(fitting.canvas.0, fitting.canvas.1)?;
     if format == Format::Avif {
-        limits.check_avif(shape.canvas, shape.seen)?;
+        limits.check_avif(fitting.canvas, fitting.seen)?;
     }
     grant(memory)?;
 
     let started = Instant::now();
     let mut stepping = Duration::ZERO;
-    let mut plan: Option<Plan> = None;
+    let mut plan: Option<ScalePlan> = None;
     let mut frames = Vec::new();
-    let loops = reader.read(bytes, &original, &wish, &mut |picture: Picture| {
+    let loops = reader.read(bytes, &original, &options, &mut |picture: Picture| {
         let began = Instant::now();
         let mut frame = Frame {
             raster: picture.raster,
@@ -171,7 +171,7 @@ pub(crate) fn render_with(
         width,
         height,
         frames: pictures.frames.len() as u32,
-        times: Times {
+        times: RenderTimes {
             read,
             steps: stepping,
             write: began.elapsed(),
@@ -218,11 +218,11 @@ fn write(format: Format, pictures: &Pictures, quality: u8, most: u32) -> Result<
 }
 
 /// The factor by which a decoder may shrink the picture. A border is searched at full size.
-fn reduction(original: &Original, shape: &Shape, transform: &Transform, quality: u8) -> f64 {
+fn reduction(original: &Original, fitting: &Fitting, transform: &Transform, quality: u8) -> f64 {
     if transform.trim.is_some() {
         return 1.0;
     }
-    let reduction = shape.reduction();
+    let reduction = fitting.reduction();
     if original.progressive && quality <= COARSE && reduction >= EIGHTH {
         return reduction;
     }
@@ -230,11 +230,11 @@ fn reduction(original: &Original, shape: &Shape, transform: &Transform, quality:
 }
 
 /// Bytes that the pixels of all stages take together, at most.
-fn memory(original: &Original, shape: &Shape, wish: &Wish) -> u64 {
+fn memory(original: &Original, fitting: &Fitting, options: &ReadOptions) -> u64 {
     let pixels = u64::from(original.width) * u64::from(original.height);
-    let output = u64::from(shape.canvas.0) * u64::from(shape.canvas.1) * 4;
-    let decoded = codec::of(original.format).memory(original, wish);
-    if wish.animated {
+    let output = u64::from(fitting.canvas.0) * u64::from(fitting.canvas.1) * 4;
+    let decoded = codec::of(original.format).memory(original, options);
+    if options.animated {
         // Two canvases of the reader, and every frame of the answer.
         return 2 * pixels * 4 + output * (u64::from(original.frames) + 2);
     }

@@ -4,7 +4,7 @@ use crate::error::ImageError;
 
 /// The channels of a pixel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum PixelKind {
     /// Brightness.
     Grey,
     /// Brightness and opacity.
@@ -17,7 +17,7 @@ pub(crate) enum Kind {
     Cmyk,
 }
 
-impl Kind {
+impl PixelKind {
     /// Bytes of a pixel.
     pub(crate) fn channels(self) -> usize {
         match self {
@@ -39,7 +39,7 @@ impl Kind {
 pub(crate) struct Raster {
     pub(crate) width: u32,
     pub(crate) height: u32,
-    pub(crate) kind: Kind,
+    pub(crate) kind: PixelKind,
     /// width × height × channels bytes.
     pub(crate) data: Vec<u8>,
 }
@@ -49,7 +49,7 @@ impl Raster {
     ///
     /// # Errors
     /// There are not as many as there should be: a decoder lied.
-    pub(crate) fn new(width: u32, height: u32, kind: Kind, data: Vec<u8>) -> Result<Self, ImageError> {
+    pub(crate) fn new(width: u32, height: u32, kind: PixelKind, data: Vec<u8>) -> Result<Self, ImageError> {
         let raster = Self {
             width,
             height,
@@ -63,7 +63,7 @@ impl Raster {
     }
 
     /// An image of one colour, given in as many bytes as a pixel has.
-    pub(crate) fn filled(width: u32, height: u32, kind: Kind, pixel: &[u8]) -> Self {
+    pub(crate) fn filled(width: u32, height: u32, kind: PixelKind, pixel: &[u8]) -> Self {
         let data = pixel.repeat(width as usize * height as usize);
         Self {
             width,
@@ -107,7 +107,7 @@ impl Raster {
     }
 
     /// The same image with other pixels, each made from one of these.
-    pub(crate) fn map<const N: usize>(&self, kind: Kind, made: impl Fn(&[u8]) -> [u8; N]) -> Self {
+    pub(crate) fn map<const N: usize>(&self, kind: PixelKind, made: impl Fn(&[u8]) -> [u8; N]) -> Self {
         debug_assert_eq!(kind.channels(), N);
         let mut data = Vec::with_capacity(self.pixels().len() * N);
         for pixel in self.pixels() {
@@ -124,8 +124,8 @@ impl Raster {
     /// The same image with opacity; not for inks.
     pub(crate) fn with_alpha(self) -> Self {
         match self.kind {
-            Kind::Grey => self.map(Kind::GreyAlpha, |pixel| [pixel[0], 255]),
-            Kind::Rgb => self.map(Kind::Rgba, |pixel| [pixel[0], pixel[1], pixel[2], 255]),
+            PixelKind::Grey => self.map(PixelKind::GreyAlpha, |pixel| [pixel[0], 255]),
+            PixelKind::Rgb => self.map(PixelKind::Rgba, |pixel| [pixel[0], pixel[1], pixel[2], 255]),
             _ => self,
         }
     }
@@ -133,8 +133,8 @@ impl Raster {
     /// The same image in colour: grey becomes red, green and blue.
     pub(crate) fn in_colour(self) -> Self {
         match self.kind {
-            Kind::Grey => self.map(Kind::Rgb, |pixel| [pixel[0]; 3]),
-            Kind::GreyAlpha => self.map(Kind::Rgba, |pixel| [pixel[0], pixel[0], pixel[0], pixel[1]]),
+            PixelKind::Grey => self.map(PixelKind::Rgb, |pixel| [pixel[0]; 3]),
+            PixelKind::GreyAlpha => self.map(PixelKind::Rgba, |pixel| [pixel[0], pixel[0], pixel[0], pixel[1]]),
             _ => self,
         }
     }
@@ -146,19 +146,19 @@ mod tests {
 
     #[test]
     fn bytes_that_do_not_fill_the_image_are_refused() {
-        assert!(Raster::new(2, 2, Kind::Rgb, vec![0; 12]).is_ok());
-        assert!(Raster::new(2, 2, Kind::Rgb, vec![0; 11]).is_err());
-        assert!(Raster::new(0, 2, Kind::Rgb, vec![]).is_err());
+        assert!(Raster::new(2, 2, PixelKind::Rgb, vec![0; 12]).is_ok());
+        assert!(Raster::new(2, 2, PixelKind::Rgb, vec![0; 11]).is_err());
+        assert!(Raster::new(0, 2, PixelKind::Rgb, vec![]).is_err());
     }
 
     #[test]
     fn pixels_are_found_and_changed() {
-        let raster = Raster::new(2, 1, Kind::Grey, vec![10, 20]).expect("it fits");
+        let raster = Raster::new(2, 1, PixelKind::Grey, vec![10, 20]).expect("it fits");
         assert_eq!(raster.pixel(1, 0), [20]);
         let colour = raster.clone().in_colour();
         assert_eq!(
             (colour.kind, colour.data.as_slice()),
-            (Kind::Rgb, &[10, 10, 10, 20, 20, 20][..])
+            (PixelKind::Rgb, &[10, 10, 10, 20, 20, 20][..])
         );
         assert_eq!(colour.with_alpha().pixel(1, 0), [20, 20, 20, 255]);
         assert_eq!(raster.with_alpha().data, [10, 255, 20, 255]);

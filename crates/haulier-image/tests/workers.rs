@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use haulier_image::{
-    Excess, Format, FormatChoice, ImageError, Limits, Size, Source, Transform, Workers, WorkersSettings, render, worker,
+    Excess, Format, FormatChoice, ImageError, Limits, Size, OriginalSource, Transform, Workers, WorkersSettings, render, worker,
 };
 use support::bombs;
 use support::photo::Photo;
@@ -116,7 +116,7 @@ fn large() -> Bytes {
 }
 
 async fn make(pool: &Workers, bytes: &Bytes, transform: &Transform) -> Result<Bytes, ImageError> {
-    let source = Source::Bytes(bytes.clone());
+    let source = OriginalSource::Bytes(bytes.clone());
     Ok(pool.render(source, transform, &Limits::default()).await?.bytes)
 }
 
@@ -164,7 +164,7 @@ fn a_worker_makes_the_same_bytes_as_we_would() {
             let transform = to(100, format);
             let expected = render(&bytes, &transform, &Limits::default()).expect("it is made");
             let file = OwnedFd::from(file.try_clone().expect("another descriptor"));
-            for source in [Source::Bytes(bytes.clone()), Source::File(file)] {
+            for source in [OriginalSource::Bytes(bytes.clone()), OriginalSource::File(file)] {
                 let made = pool
                     .render(source, &transform, &Limits::default())
                     .await
@@ -196,7 +196,7 @@ fn a_worker_is_used_again() {
 fn a_worker_says_what_an_original_is() {
     let pool = pool(|_| ());
     runtime().block_on(async {
-        let source = Source::Bytes(photo(200, 100));
+        let source = OriginalSource::Bytes(photo(200, 100));
         let original = pool.probe(source, &Limits::default()).await.expect("it is read");
         assert_eq!(
             (original.format, original.width, original.height),

@@ -1,6 +1,6 @@
 //! A format that this build knows only by name.
 
-use crate::codec::{Codec, Each, Pictures, Wish};
+use crate::codec::{Codec, Each, Pictures, ReadOptions};
 use crate::error::ImageError;
 use crate::format::Format;
 use crate::original::Original;
@@ -13,11 +13,11 @@ impl Codec for Absent {
         None
     }
 
-    fn memory(&self, original: &Original, _: &Wish) -> u64 {
+    fn memory(&self, original: &Original, _: &ReadOptions) -> u64 {
         original.decoded_size()
     }
 
-    fn read(&self, _: &[u8], original: &Original, _: &Wish, _: &mut Each<'_>) -> Result<u16, ImageError> {
+    fn read(&self, _: &[u8], original: &Original, _: &ReadOptions, _: &mut Each<'_>) -> Result<u16, ImageError> {
         Err(ImageError::Unsupported {
             format: original.format,
             written: false,

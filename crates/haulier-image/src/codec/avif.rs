@@ -3,11 +3,11 @@
 use ravif::{Encoder, Img};
 use rgb::{FromSlice, RGB8, RGBA8};
 
-use crate::codec::{Codec, Each, Pictures, Wish};
+use crate::codec::{Codec, Each, Pictures, ReadOptions};
 use crate::error::{ImageError, malformed};
 use crate::format::Format;
 use crate::original::Original;
-use crate::raster::Kind;
+use crate::raster::PixelKind;
 
 /// Speed of the encoder, from 1 (slow) to 10: a request must not take seconds.
 const SPEED: u8 = 9;
@@ -22,11 +22,11 @@ impl Codec for Avif {
         None
     }
 
-    fn memory(&self, original: &Original, _: &Wish) -> u64 {
+    fn memory(&self, original: &Original, _: &ReadOptions) -> u64 {
         original.decoded_size()
     }
 
-    fn read(&self, _: &[u8], _: &Original, _: &Wish, _: &mut Each<'_>) -> Result<u16, ImageError> {
+    fn read(&self, _: &[u8], _: &Original, _: &ReadOptions, _: &mut Each<'_>) -> Result<u16, ImageError> {
         Err(ImageError::Unsupported {
             format: Format::Avif,
             written: false,
@@ -48,11 +48,11 @@ impl Codec for Avif {
             None => encoder,
         };
         let encoded = match raster.kind {
-            Kind::Rgba => {
+            PixelKind::Rgba => {
                 let pixels: &[RGBA8] = raster.data.as_rgba();
                 encoder.encode_rgba(Img::new(pixels, width, height))
             }
-            Kind::Rgb => {
+            PixelKind::Rgb => {
                 let pixels: &[RGB8] = raster.data.as_rgb();
                 encoder.encode_rgb(Img::new(pixels, width, height))
             }
@@ -70,14 +70,14 @@ mod tests {
 
     #[test]
     fn what_is_written_is_an_avif_of_the_size() {
-        for kind in [Kind::Rgb, Kind::Rgba, Kind::Grey] {
+        for kind in [PixelKind::Rgb, PixelKind::Rgba, PixelKind::Grey] {
             let bytes = Avif.write(&still(waves(64, 48, kind)), 75).expect("it is written");
             let original = Original::read(&bytes, &Limits::default()).expect("a header");
             assert_eq!(
                 (original.format, original.width, original.height),
                 (Format::Avif, 64, 48)
             );
-            assert_eq!(original.alpha, kind == Kind::Rgba);
+            assert_eq!(original.alpha, kind == PixelKind::Rgba);
         }
     }
 }

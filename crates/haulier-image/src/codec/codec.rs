@@ -10,7 +10,7 @@ use crate::raster::Raster;
 
 /// Options of decoding.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Wish {
+pub(crate) struct ReadOptions {
     /// So many times smaller it may become while it is read, at least 1; what is left to scale is taken off already.
     pub(crate) reduction: f64,
     /// Only its brightness is wanted.
@@ -53,13 +53,13 @@ pub(crate) trait Codec: Sync {
     fn profile(&self, bytes: &[u8]) -> Option<Vec<u8>>;
 
     /// Bytes of memory that reading takes, at most.
-    fn memory(&self, original: &Original, wish: &Wish) -> u64;
+    fn memory(&self, original: &Original, options: &ReadOptions) -> u64;
 
     /// Reads the first picture, or all of them; gives the number of loops.
     ///
     /// # Errors
     /// [`ImageError::Malformed`], and the errors of `each`.
-    fn read(&self, bytes: &[u8], original: &Original, wish: &Wish, each: &mut Each<'_>) -> Result<u16, ImageError>;
+    fn read(&self, bytes: &[u8], original: &Original, options: &ReadOptions, each: &mut Each<'_>) -> Result<u16, ImageError>;
 
     /// Writes a variant in a quality from 1 to 100, where the format has one.
     ///

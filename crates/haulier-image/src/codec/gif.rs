@@ -5,10 +5,10 @@ use std::num::NonZeroU64;
 
 use gif::{ColorOutput, DecodeOptions, Decoder, DisposalMethod, Encoder, Extension, Frame, MemoryLimit, Repeat};
 
-use crate::codec::{Codec, Each, Picture, Pictures, Wish};
+use crate::codec::{Codec, Each, Picture, Pictures, ReadOptions};
 use crate::error::{ImageError, malformed};
 use crate::original::Original;
-use crate::raster::{Kind, Raster};
+use crate::raster::{PixelKind, Raster};
 
 /// Coarseness of the palette: from 1 to 30, as the quantiser counts.
 const SPEED: i32 = 10;
@@ -25,18 +25,18 @@ impl Codec for Gif {
     }
 
     /// The canvas, what a frame keeps of it, and the frame itself, which may be as large.
-    fn memory(&self, original: &Original, _: &Wish) -> u64 {
+    fn memory(&self, original: &Original, _: &ReadOptions) -> u64 {
         u64::from(original.width) * u64::from(original.height) * 4 * 3
     }
 
-    fn read(&self, bytes: &[u8], original: &Original, wish: &Wish, each: &mut Each<'_>) -> Result<u16, ImageError> {
-        let mut options = DecodeOptions::new();
-        options.set_color_output(ColorOutput::RGBA);
+    fn read(&self, bytes: &[u8], original: &Original, options: &ReadOptions, each: &mut Each<'_>) -> Result<u16, ImageError> {
+        let mut decoding = DecodeOptions::new();
+        decoding.set_color_output(ColorOutput::RGBA);
         // A frame may claim to be larger than the canvas.
         let canvas = u64::from(original.width) * u64::from(original.height) * 4;
         let limit = NonZeroU64::new(canvas.saturating_add(1 << 16)).ok_or_else(|| malformed("no canvas"))?;
-        options.set_memory_limit(MemoryLimit::Bytes(limit));
-        let mut decoder = options.read_info(Cursor::new(bytes)).map_err(malformed)?;
+        decoding.set_memory_limit(MemoryLimit::Bytes(limit));
+        let mut decoder = decoding.read_info(Cursor::new(bytes)).map_err(malformed)?;
         let loops = match decoder.repeat() {
             Repeat::Infinite => 0,
             Repeat::Finite(times) => times,
@@ -49,7 +49,7 @@ impl Codec for Gif {
                 raster: canvas.picture()?,
                 delay,
             })?;
-            if !wish.animated {
+            if !options.animated {
                 break;
             }
             canvas.dispose();
@@ -137,7 +137,7 @@ impl Canvas {
     }
 
     fn picture(&self) -> Result<Raster, ImageError> {
-        Raster::new(self.width as u32, self.height as u32, Kind::Rgba, self.data.clone())
+        Raster::new(self.width as u32, self.height as u32, PixelKind::Rgba, self.data.clone())
     }
 
     /// Draws a frame; what of it lies outside is not seen.
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
     use crate::codec::testing::{WHOLE, read, still, waves};
 
-    const ALL: Wish = Wish {
+    const ALL: ReadOptions = ReadOptions {
         animated: true,
         ..WHOLE
     };
@@ -269,8 +269,8 @@ mod tests {
 
     #[test]
     fn colours_are_chosen_near_enough() {
-        let raster = waves(64, 64, Kind::Rgba);
-        let opaque = raster.map(Kind::Rgba, |pixel| [pixel[0], pixel[1], pixel[2], 255]);
+        let raster = waves(64, 64, PixelKind::Rgba);
+        let opaque = raster.map(PixelKind::Rgba, |pixel| [pixel[0], pixel[1], pixel[2], 255]);
         let bytes = Gif.write(&still(opaque.clone()), 75).expect("it is written");
         let found = &read(&Gif, &bytes, &WHOLE).expect("it is read").frames[0].raster;
         let difference = crate::codec::testing::difference(&opaque, found);

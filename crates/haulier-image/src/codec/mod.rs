@@ -11,7 +11,7 @@ mod jpeg;
 mod png;
 mod webp;
 
-pub(crate) use self::codec::{Codec, Each, Picture, Pictures, Wish};
+pub(crate) use self::codec::{Codec, Each, Picture, Pictures, ReadOptions};
 use crate::format::Format;
 
 /// The codec of a format, which this build must read or write.
@@ -36,16 +36,16 @@ pub(crate) mod testing {
     use crate::error::ImageError;
     use crate::limits::Limits;
     use crate::original::Original;
-    use crate::raster::{Kind, Raster};
+    use crate::raster::{PixelKind, Raster};
 
-    pub(crate) const WHOLE: Wish = Wish {
+    pub(crate) const WHOLE: ReadOptions = ReadOptions {
         reduction: 1.0,
         grey: false,
         animated: false,
     };
 
     /// Soft waves of colour, different in every channel: what a photograph looks like to a codec.
-    pub(crate) fn waves(width: u32, height: u32, kind: Kind) -> Raster {
+    pub(crate) fn waves(width: u32, height: u32, kind: PixelKind) -> Raster {
         let channels = kind.channels();
         let mut data = Vec::with_capacity(width as usize * height as usize * channels);
         for y in 0..height {
@@ -69,10 +69,10 @@ pub(crate) mod testing {
     }
 
     /// Reads all that a codec gives.
-    pub(crate) fn read(codec: &dyn Codec, bytes: &[u8], wish: &Wish) -> Result<Pictures, ImageError> {
+    pub(crate) fn read(codec: &dyn Codec, bytes: &[u8], options: &ReadOptions) -> Result<Pictures, ImageError> {
         let original = Original::read(bytes, &Limits::default())?;
         let mut frames = Vec::new();
-        let loops = codec.read(bytes, &original, wish, &mut |picture| {
+        let loops = codec.read(bytes, &original, options, &mut |picture| {
             frames.push(picture);
             Ok(())
         })?;

@@ -4,10 +4,10 @@ use std::io::Cursor;
 
 use png::{BitDepth, ColorType, Compression, Decoder, Encoder, Limits, Transformations, chunk};
 
-use crate::codec::{Codec, Each, Picture, Pictures, Wish};
+use crate::codec::{Codec, Each, Picture, Pictures, ReadOptions};
 use crate::error::{ImageError, malformed};
 use crate::original::Original;
-use crate::raster::{Kind, Raster};
+use crate::raster::{PixelKind, Raster};
 
 /// Most memory for all that is not pixels, bytes: a profile that inflates to more is not one.
 const ANCILLARY: usize = 8 << 20;
@@ -23,20 +23,20 @@ impl Codec for Png {
         reader.info().icc_profile.as_ref().map(|profile| profile.to_vec())
     }
 
-    fn memory(&self, original: &Original, _: &Wish) -> u64 {
+    fn memory(&self, original: &Original, _: &ReadOptions) -> u64 {
         original.decoded_size() + ANCILLARY as u64
     }
 
-    fn read(&self, bytes: &[u8], _: &Original, _: &Wish, each: &mut Each<'_>) -> Result<u16, ImageError> {
+    fn read(&self, bytes: &[u8], _: &Original, _: &ReadOptions, each: &mut Each<'_>) -> Result<u16, ImageError> {
         let mut decoder = decoder(bytes);
         decoder.set_ignore_text_chunk(true);
         decoder.set_transformations(Transformations::EXPAND | Transformations::STRIP_16);
         let mut reader = decoder.read_info().map_err(malformed)?;
         let kind = match reader.output_color_type() {
-            (ColorType::Grayscale, BitDepth::Eight) => Kind::Grey,
-            (ColorType::GrayscaleAlpha, BitDepth::Eight) => Kind::GreyAlpha,
-            (ColorType::Rgb, BitDepth::Eight) => Kind::Rgb,
-            (ColorType::Rgba, BitDepth::Eight) => Kind::Rgba,
+            (ColorType::Grayscale, BitDepth::Eight) => PixelKind::Grey,
+            (ColorType::GrayscaleAlpha, BitDepth::Eight) => PixelKind::GreyAlpha,
+            (ColorType::Rgb, BitDepth::Eight) => PixelKind::Rgb,
+            (ColorType::Rgba, BitDepth::Eight) => PixelKind::Rgba,
             other => return Err(malformed(format!("{other:?}"))),
         };
         let (width, height) = reader.info().size();
@@ -55,11 +55,11 @@ impl Codec for Png {
         let mut bytes = Vec::new();
         let mut encoder = Encoder::new(&mut bytes, raster.width, raster.height);
         encoder.set_color(match raster.kind {
-            Kind::Grey => ColorType::Grayscale,
-            Kind::GreyAlpha => ColorType::GrayscaleAlpha,
-            Kind::Rgb => ColorType::Rgb,
-            Kind::Rgba => ColorType::Rgba,
-            Kind::Cmyk => return Err(malformed("inks in a PNG")),
+            PixelKind::Grey => ColorType::Grayscale,
+            PixelKind::GreyAlpha => ColorType::GrayscaleAlpha,
+            PixelKind::Rgb => ColorType::Rgb,
+            PixelKind::Rgba => ColorType::Rgba,
+            PixelKind::Cmyk => return Err(malformed("inks in a PNG")),
         });
         encoder.set_depth(BitDepth::Eight);
         encoder.set_compression(Compression::Balanced);
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn every_kind_survives_to_the_bit() {
-        for kind in [Kind::Grey, Kind::GreyAlpha, Kind::Rgb, Kind::Rgba] {
+        for kind in [PixelKind::Grey, PixelKind::GreyAlpha, PixelKind::Rgb, PixelKind::Rgba] {
             let raster = waves(61, 43, kind);
             let bytes = Png.write(&still(raster.clone()), 1).expect("it is written");
             assert_eq!(read(&Png, &bytes, &WHOLE).expect("it is read").frames[0].raster, raster);
@@ -118,7 +118,7 @@ mod tests {
             |_| {},
         );
         let raster = &read(&Png, &bytes, &WHOLE).expect("it is read").frames[0].raster;
-        assert_eq!((raster.kind, raster.pixel(0, 0)), (Kind::Rgb, &[255, 128, 1][..]));
+        assert_eq!((raster.kind, raster.pixel(0, 0)), (PixelKind::Rgb, &[255, 128, 1][..]));
     }
 
     #[test]
@@ -130,7 +130,7 @@ mod tests {
         let raster = &read(&Png, &bytes, &WHOLE).expect("it is read").frames[0].raster;
         assert_eq!(
             (raster.kind, &raster.data[..]),
-            (Kind::Rgba, &[1, 2, 3, 0, 4, 5, 6, 255][..])
+            (PixelKind::Rgba, &[1, 2, 3, 0, 4, 5, 6, 255][..])
         );
     }
 

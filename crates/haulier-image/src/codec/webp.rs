@@ -7,11 +7,11 @@ use std::slice;
 
 use libwebp_sys as sys;
 
-use crate::codec::{Codec, Each, Picture, Pictures, Wish};
+use crate::codec::{Codec, Each, Picture, Pictures, ReadOptions};
 use crate::copyright;
 use crate::error::{ImageError, malformed};
 use crate::original::{Original, webp};
-use crate::raster::{Kind, Raster};
+use crate::raster::{PixelKind, Raster};
 
 /// Effort of the encoder, 0 to 6: 2 takes half the time of 4 and 3 % more bytes.
 const METHOD: i32 = 2;
@@ -30,16 +30,16 @@ impl Codec for WebP {
     }
 
     /// Lossy pictures are held in YUV besides the pixels, lossless ones as 32 bits.
-    fn memory(&self, original: &Original, _: &Wish) -> u64 {
+    fn memory(&self, original: &Original, _: &ReadOptions) -> u64 {
         original.decoded_size() + u64::from(original.width) * u64::from(original.height) * 4
     }
 
-    fn read(&self, bytes: &[u8], original: &Original, wish: &Wish, each: &mut Each<'_>) -> Result<u16, ImageError> {
+    fn read(&self, bytes: &[u8], original: &Original, options: &ReadOptions, each: &mut Each<'_>) -> Result<u16, ImageError> {
         if original.frames > 1 || is_animation(bytes) {
-            return read_animation(bytes, original, wish, each);
+            return read_animation(bytes, original, options, each);
         }
         each(Picture {
-            raster: read_still(bytes, original, wish)?,
+            raster: read_still(bytes, original, options)?,
             delay: 0,
         })?;
         Ok(0)
@@ -86,21 +86,21 @@ fn is_animation(bytes: &[u8]) -> bool {
 }
 
 /// The decoder makes the picture smaller on its way, by its own filter.
-fn read_still(bytes: &[u8], original: &Original, wish: &Wish) -> Result<Raster, ImageError> {
+fn read_still(bytes: &[u8], original: &Original, options: &ReadOptions) -> Result<Raster, ImageError> {
     let mut config = sys::WebPDecoderConfig::new().map_err(|()| malformed("libwebp is of another version"))?;
     // SAFETY: the bytes are alive for the call; the features are plain numbers of the configuration.
     let status = unsafe { sys::WebPGetFeatures(bytes.as_ptr(), bytes.len(), &raw mut config.input) };
     check(status)?;
     let kind = if config.input.has_alpha != 0 {
-        Kind::Rgba
+        PixelKind::Rgba
     } else {
-        Kind::Rgb
+        PixelKind::Rgb
     };
     let (width, height) = (config.input.width as u32, config.input.height as u32);
     if (width, height) != (original.width, original.height) {
         return Err(malformed("two sizes in one file"));
     }
-    let divisor = (wish.reduction as u32).max(1);
+    let divisor = (options.reduction as u32).max(1);
     let (width, height) = (width.div_ceil(divisor), height.div_ceil(divisor));
     if divisor > 1 {
         config.options.use_scaling = 1;
@@ -109,7 +109,7 @@ fn read_still(bytes: &[u8], original: &Original, wish: &Wish) -> Result<Raster, 
     }
     let row = width as usize * kind.channels();
     let mut data = vec![0; row * height as usize];
-    config.output.colorspace = if kind == Kind::Rgba {
+    config.output.colorspace = if kind == PixelKind::Rgba {
         sys::WEBP_CSP_MODE::MODE_RGBA
     } else {
         sys::WEBP_CSP_MODE::MODE_RGB
@@ -134,7 +134,7 @@ fn check(status: sys::VP8StatusCode) -> Result<(), ImageError> {
     }
 }
 
-fn read_animation(bytes: &[u8], original: &Original, wish: &Wish, each: &mut Each<'_>) -> Result<u16, ImageError> {
+fn read_animation(bytes: &[u8], original: &Original, options: &ReadOptions, each: &mut Each<'_>) -> Result<u16, ImageError> {
     let mut decoder = AnimationDecoder::new(bytes)?;
     let info = decoder.info()?;
     if (info.canvas_width, info.canvas_height) != (original.width, original.height) {
@@ -144,13 +144,13 @@ fn read_animation(bytes: &[u8], original: &Original, wish: &Wish, each: &mut Eac
     let mut shown = 0;
     while let Some((data, until)) = decoder.next(&info)? {
         each(Picture {
-            raster: Raster::new(info.canvas_width, info.canvas_height, Kind::Rgba, data)?,
+            raster: Raster::new(info.canvas_width, info.canvas_height, PixelKind::Rgba, data)?,
             delay: until.saturating_sub(before),
         })?;
         before = until;
         shown += 1;
         // The frames have been counted in the file; a decoder that finds more has not read what was counted.
-        if !wish.animated || shown == original.frames {
+        if !options.animated || shown == original.frames {
             break;
         }
     }
@@ -233,8 +233,8 @@ impl Image {
         // SAFETY: the raster has `height` rows of `row` bytes, and is copied by the call.
         let imported = unsafe {
             match raster.kind {
-                Kind::Rgba => sys::WebPPictureImportRGBA(&raw mut image.0, raster.data.as_ptr(), row),
-                Kind::Rgb => sys::WebPPictureImportRGB(&raw mut image.0, raster.data.as_ptr(), row),
+                PixelKind::Rgba => sys::WebPPictureImportRGBA(&raw mut image.0, raster.data.as_ptr(), row),
+                PixelKind::Rgb => sys::WebPPictureImportRGB(&raw mut image.0, raster.data.as_ptr(), row),
                 _ => 0,
             }
         };
@@ -345,9 +345,9 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read_again() {
-        for kind in [Kind::Rgb, Kind::Rgba] {
+        for kind in [PixelKind::Rgb, PixelKind::Rgba] {
             let raster = waves(123, 77, kind);
-            let raster = if kind == Kind::Rgba {
+            let raster = if kind == PixelKind::Rgba {
                 raster.map(kind, |pixel| [pixel[0], pixel[1], pixel[2], 200])
             } else {
                 raster
@@ -362,23 +362,23 @@ mod tests {
     #[test]
     fn grey_is_written_as_colour() {
         let bytes = WebP
-            .write(&still(waves(40, 30, Kind::Grey)), 90)
+            .write(&still(waves(40, 30, PixelKind::Grey)), 90)
             .expect("it is written");
         assert_eq!(
             read(&WebP, &bytes, &WHOLE).expect("it is read").frames[0].raster.kind,
-            Kind::Rgb
+            PixelKind::Rgb
         );
     }
 
     #[test]
     fn a_smaller_picture_is_read_smaller_but_not_too_small() {
         let bytes = WebP
-            .write(&still(waves(400, 200, Kind::Rgb)), 90)
+            .write(&still(waves(400, 200, PixelKind::Rgb)), 90)
             .expect("it is written");
         for (reduction, width) in [(1.0, 400), (1.9, 400), (2.0, 200), (5.0, 80)] {
-            let wish = Wish { reduction, ..WHOLE };
+            let options = ReadOptions { reduction, ..WHOLE };
             assert_eq!(
-                read(&WebP, &bytes, &wish).expect("it is read").frames[0].raster.width,
+                read(&WebP, &bytes, &options).expect("it is read").frames[0].raster.width,
                 width
             );
         }
@@ -387,7 +387,7 @@ mod tests {
     #[test]
     fn an_animation_survives() {
         let picture = |shade: u8, delay| Picture {
-            raster: Raster::filled(16, 8, Kind::Rgba, &[shade, shade, shade, 255]),
+            raster: Raster::filled(16, 8, PixelKind::Rgba, &[shade, shade, shade, 255]),
             delay,
         };
         let pictures = Pictures {
@@ -396,11 +396,11 @@ mod tests {
             copyright: None,
         };
         let bytes = WebP.write(&pictures, 90).expect("it is written");
-        let wish = Wish {
+        let options = ReadOptions {
             animated: true,
             ..WHOLE
         };
-        let found = read(&WebP, &bytes, &wish).expect("it is read");
+        let found = read(&WebP, &bytes, &options).expect("it is read");
         assert_eq!((found.frames.len(), found.loops), (3, 2));
         for (found, picture) in found.frames.iter().zip(&pictures.frames) {
             assert_eq!(found.delay, picture.delay);
@@ -412,7 +412,7 @@ mod tests {
     #[test]
     fn a_file_cut_short_is_refused() {
         let bytes = WebP
-            .write(&still(waves(100, 100, Kind::Rgb)), 90)
+            .write(&still(waves(100, 100, PixelKind::Rgb)), 90)
             .expect("it is written");
         for length in (30..bytes.len()).step_by(97) {
             assert!(read(&WebP, &bytes[..length], &WHOLE).is_err(), "{length}");

@@ -1,9 +1,9 @@
 //! Decides which part of the picture is seen, and how large it becomes.
 
 use crate::error::ImageError;
-use crate::geometry::{Area, Shape};
+use crate::geometry::{Area, Fitting};
 use crate::options::Gravity;
-use crate::step::frame::{Frame, Plan};
+use crate::step::frame::{Frame, ScalePlan};
 use crate::step::{interest, trim};
 
 pub(super) fn apply(frame: &mut Frame<'_>) -> Result<(), ImageError> {
@@ -18,18 +18,18 @@ pub(super) fn apply(frame: &mut Frame<'_>) -> Result<(), ImageError> {
     if let Some(region) = transform.region {
         area = area.cut(region)?;
     }
-    let shape = Shape::of(area.width, area.height, transform);
-    frame.limits.check_output(shape.canvas.0, shape.canvas.1)?;
-    let (across, down) = shape.scaled;
-    let pixel = (shape.seen.0 / f64::from(across), shape.seen.1 / f64::from(down));
+    let fitting = Fitting::of(area.width, area.height, transform);
+    frame.limits.check_output(fitting.canvas.0, fitting.canvas.1)?;
+    let (across, down) = fitting.scaled;
+    let pixel = (fitting.seen.0 / f64::from(across), fitting.seen.1 / f64::from(down));
     let pull = match transform.gravity {
-        Gravity::Entropy | Gravity::Attention => interest::pull(frame, area, shape.seen),
-        Gravity::Focal { x, y } => focal(area, shape.seen, (f64::from(x) / 1000.0, f64::from(y) / 1000.0)),
+        Gravity::Entropy | Gravity::Attention => interest::pull(frame, area, fitting.seen),
+        Gravity::Focal { x, y } => focal(area, fitting.seen, (f64::from(x) / 1000.0, f64::from(y) / 1000.0)),
         fixed => fixed.anchor(),
     };
-    *frame.plan = Some(Plan {
-        area: area.part(shape.seen, pull, pixel),
-        shape,
+    *frame.plan = Some(ScalePlan {
+        area: area.part(fitting.seen, pull, pixel),
+        fitting,
     });
     Ok(())
 }
@@ -55,9 +55,9 @@ mod tests {
     use crate::options::{Mode, Region, Size, Transform};
     use crate::orientation::Orientation;
     use crate::original::Original;
-    use crate::raster::{Kind, Raster};
+    use crate::raster::{PixelKind, Raster};
 
-    fn plan(transform: &Transform, limits: &Limits) -> Result<Plan, ImageError> {
+    fn plan(transform: &Transform, limits: &Limits) -> Result<ScalePlan, ImageError> {
         let original = Original {
             format: Format::Png,
             width: 200,
@@ -71,7 +71,7 @@ mod tests {
         };
         let mut plan = None;
         let mut frame = Frame {
-            raster: Raster::filled(200, 100, Kind::Grey, &[9]),
+            raster: Raster::filled(200, 100, PixelKind::Grey, &[9]),
             transform,
             original: &original,
             profile: None,
@@ -135,7 +135,7 @@ mod tests {
         };
         let plan = plan(&transform, &Limits::default()).expect("a plan");
         assert_eq!(
-            (plan.area.width, plan.area.height, plan.shape.scaled),
+            (plan.area.width, plan.area.height, plan.fitting.scaled),
             (50.0, 25.0, (100, 50))
         );
     }

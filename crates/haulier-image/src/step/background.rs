@@ -2,7 +2,7 @@
 
 use crate::error::ImageError;
 use crate::options::Background;
-use crate::raster::Kind;
+use crate::raster::PixelKind;
 use crate::step::frame::Frame;
 
 pub(super) fn apply(frame: &mut Frame<'_>) -> Result<(), ImageError> {
@@ -18,8 +18,8 @@ pub(super) fn apply(frame: &mut Frame<'_>) -> Result<(), ImageError> {
     } else {
         colour
     };
-    let is_grey = frame.raster.kind == Kind::GreyAlpha;
-    let painted = frame.raster.map(Kind::Rgba, |pixel| {
+    let is_grey = frame.raster.kind == PixelKind::GreyAlpha;
+    let painted = frame.raster.map(PixelKind::Rgba, |pixel| {
         let pixel = if is_grey {
             [pixel[0], pixel[0], pixel[0], pixel[1]]
         } else {
@@ -30,9 +30,9 @@ pub(super) fn apply(frame: &mut Frame<'_>) -> Result<(), ImageError> {
     let grey_background = colour[0] == colour[1] && colour[1] == colour[2];
     let stays_grey = is_grey && (grey_background || frame.transform.grey);
     frame.raster = match (opaque, stays_grey) {
-        (true, true) => painted.map(Kind::Grey, |pixel| [pixel[0]]),
-        (true, false) => painted.map(Kind::Rgb, |pixel| [pixel[0], pixel[1], pixel[2]]),
-        (false, true) => painted.map(Kind::GreyAlpha, |pixel| [pixel[0], pixel[3]]),
+        (true, true) => painted.map(PixelKind::Grey, |pixel| [pixel[0]]),
+        (true, false) => painted.map(PixelKind::Rgb, |pixel| [pixel[0], pixel[1], pixel[2]]),
+        (false, true) => painted.map(PixelKind::GreyAlpha, |pixel| [pixel[0], pixel[3]]),
         (false, false) => painted,
     };
     Ok(())
@@ -61,7 +61,7 @@ mod tests {
     use crate::raster::Raster;
     use crate::step::testing::run;
 
-    fn shown(kind: Kind, pixel: &[u8], background: Option<[u8; 4]>, format: Format) -> Raster {
+    fn shown(kind: PixelKind, pixel: &[u8], background: Option<[u8; 4]>, format: Format) -> Raster {
         let transform = Transform {
             background: background.map(Background),
             ..Transform::default()
@@ -71,31 +71,31 @@ mod tests {
 
     #[test]
     fn white_stands_in_where_there_is_no_transparency() {
-        let jpeg = shown(Kind::Rgba, &[100, 0, 0, 0], None, Format::Jpeg);
-        assert_eq!((jpeg.kind, &jpeg.data[..]), (Kind::Rgb, &[255, 255, 255][..]));
-        let grey = shown(Kind::GreyAlpha, &[0, 128], None, Format::Jpeg);
-        assert_eq!((grey.kind, &grey.data[..]), (Kind::Grey, &[127][..]));
+        let jpeg = shown(PixelKind::Rgba, &[100, 0, 0, 0], None, Format::Jpeg);
+        assert_eq!((jpeg.kind, &jpeg.data[..]), (PixelKind::Rgb, &[255, 255, 255][..]));
+        let grey = shown(PixelKind::GreyAlpha, &[0, 128], None, Format::Jpeg);
+        assert_eq!((grey.kind, &grey.data[..]), (PixelKind::Grey, &[127][..]));
     }
 
     #[test]
     fn transparency_stays_where_the_format_has_it() {
-        let png = shown(Kind::Rgba, &[100, 0, 0, 7], None, Format::Png);
+        let png = shown(PixelKind::Rgba, &[100, 0, 0, 7], None, Format::Png);
         assert_eq!(png.data, [100, 0, 0, 7]);
     }
 
     #[test]
     fn a_background_that_is_asked_for_shows() {
-        let png = shown(Kind::Rgba, &[100, 0, 0, 51], Some([0, 100, 0, 255]), Format::Png);
-        assert_eq!((png.kind, &png.data[..]), (Kind::Rgb, &[20, 80, 0][..]));
-        let coloured = shown(Kind::GreyAlpha, &[9, 0], Some([0, 100, 0, 255]), Format::WebP);
-        assert_eq!((coloured.kind, &coloured.data[..]), (Kind::Rgb, &[0, 100, 0][..]));
+        let png = shown(PixelKind::Rgba, &[100, 0, 0, 51], Some([0, 100, 0, 255]), Format::Png);
+        assert_eq!((png.kind, &png.data[..]), (PixelKind::Rgb, &[20, 80, 0][..]));
+        let coloured = shown(PixelKind::GreyAlpha, &[9, 0], Some([0, 100, 0, 255]), Format::WebP);
+        assert_eq!((coloured.kind, &coloured.data[..]), (PixelKind::Rgb, &[0, 100, 0][..]));
     }
 
     #[test]
     fn a_half_transparent_background_stays_so_or_lies_on_white() {
-        let png = shown(Kind::Rgba, &[0, 0, 0, 0], Some([0, 0, 0, 128]), Format::Png);
+        let png = shown(PixelKind::Rgba, &[0, 0, 0, 0], Some([0, 0, 0, 128]), Format::Png);
         assert_eq!(png.data, [0, 0, 0, 128]);
-        let jpeg = shown(Kind::Rgba, &[0, 0, 0, 0], Some([0, 0, 0, 128]), Format::Jpeg);
+        let jpeg = shown(PixelKind::Rgba, &[0, 0, 0, 0], Some([0, 0, 0, 128]), Format::Jpeg);
         assert_eq!(jpeg.data, [127, 127, 127]);
     }
 }

@@ -93,13 +93,13 @@ fn average(line: &[f32], radius: f32, mut give: impl FnMut(usize, f32)) {
 mod tests {
     use super::*;
     use crate::options::Transform;
-    use crate::raster::Kind;
+    use crate::raster::PixelKind;
     use crate::step::testing::apply as run;
 
     #[test]
     fn a_point_becomes_a_bell_of_the_width_asked_for() {
         for deviation in [0.6, 1.5, 4.0, 9.0] {
-            let mut raster = Raster::filled(101, 101, Kind::Grey, &[0]);
+            let mut raster = Raster::filled(101, 101, PixelKind::Grey, &[0]);
             // Bright enough to be seen when it is spread: a block of 11 × 11, whose own variance is 10.
             for y in 45..56 {
                 raster.data[y * 101 + 45..y * 101 + 56].fill(255);
@@ -126,13 +126,13 @@ mod tests {
             blur: 500,
             ..Transform::default()
         };
-        let raster = Raster::filled(20, 3, Kind::Rgba, &[10, 20, 30, 200]);
+        let raster = Raster::filled(20, 3, PixelKind::Rgba, &[10, 20, 30, 200]);
         assert_eq!(run(apply, raster.clone(), &transform), raster);
     }
 
     #[test]
     fn what_is_transparent_lends_no_colour() {
-        let mut raster = Raster::filled(20, 1, Kind::Rgba, &[0, 255, 0, 0]);
+        let mut raster = Raster::filled(20, 1, PixelKind::Rgba, &[0, 255, 0, 0]);
         raster.data[..40].copy_from_slice(&[200, 0, 0, 255].repeat(10));
         for pixel in blurred(&raster, 2.0).pixels().filter(|pixel| pixel[3] > 4) {
             assert!(pixel[0] > 190 && pixel[1] < 10, "{pixel:?}");

@@ -38,7 +38,7 @@ fn vertically(raster: &mut Raster) {
 mod tests {
     use super::*;
     use crate::options::{Flip, Transform};
-    use crate::raster::Kind;
+    use crate::raster::PixelKind;
     use crate::step::testing::{apply as run, grey};
 
     #[test]
@@ -57,7 +57,7 @@ mod tests {
 
     #[test]
     fn colours_keep_their_order() {
-        let mut raster = Raster::new(2, 1, Kind::Rgb, vec![1, 2, 3, 4, 5, 6]).expect("it fits");
+        let mut raster = Raster::new(2, 1, PixelKind::Rgb, vec![1, 2, 3, 4, 5, 6]).expect("it fits");
         horizontally(&mut raster);
         assert_eq!(raster.data, [4, 5, 6, 1, 2, 3]);
     }

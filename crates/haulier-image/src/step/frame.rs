@@ -2,11 +2,11 @@
 
 use crate::colour::{Profile, grey};
 use crate::format::Format;
-use crate::geometry::{Area, Shape};
+use crate::geometry::{Area, Fitting};
 use crate::limits::Limits;
 use crate::options::{Background, Transform};
 use crate::original::Original;
-use crate::raster::{Kind, Raster};
+use crate::raster::{PixelKind, Raster};
 
 /// A picture on its way, and what the steps want to know.
 pub(crate) struct Frame<'a> {
@@ -19,20 +19,20 @@ pub(crate) struct Frame<'a> {
     /// The format of the answer.
     pub(crate) format: Format,
     /// Decided by the first picture of an animation, for all of them.
-    pub(crate) plan: &'a mut Option<Plan>,
+    pub(crate) plan: &'a mut Option<ScalePlan>,
 }
 
 /// Which part of the picture becomes how large.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Plan {
+pub(crate) struct ScalePlan {
     /// The part, of the upright original.
     pub(crate) area: Area,
-    pub(crate) shape: Shape,
+    pub(crate) fitting: Fitting,
 }
 
 impl Frame<'_> {
     /// The plan, which the first step has made.
-    pub(super) fn plan(&self) -> Plan {
+    pub(super) fn plan(&self) -> ScalePlan {
         self.plan.expect("made by the first step")
     }
 
@@ -46,12 +46,12 @@ impl Frame<'_> {
         if !is_grey && !self.transform.grey {
             self.raster = self.raster.take().in_colour();
         }
-        let shade = grey(&Raster::filled(1, 1, Kind::Rgb, &[red, green, blue])).data[0];
+        let shade = grey(&Raster::filled(1, 1, PixelKind::Rgb, &[red, green, blue])).data[0];
         match self.raster.kind {
-            Kind::Grey => vec![shade],
-            Kind::GreyAlpha => vec![shade, alpha],
-            Kind::Rgb => vec![red, green, blue],
-            Kind::Rgba | Kind::Cmyk => vec![red, green, blue, alpha],
+            PixelKind::Grey => vec![shade],
+            PixelKind::GreyAlpha => vec![shade, alpha],
+            PixelKind::Rgb => vec![red, green, blue],
+            PixelKind::Rgba | PixelKind::Cmyk => vec![red, green, blue, alpha],
         }
     }
 }

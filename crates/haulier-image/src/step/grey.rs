@@ -15,7 +15,7 @@ pub(super) fn apply(frame: &mut Frame<'_>) -> Result<(), ImageError> {
 mod tests {
     use super::*;
     use crate::options::Transform;
-    use crate::raster::{Kind, Raster};
+    use crate::raster::{PixelKind, Raster};
     use crate::step::testing::apply as run;
 
     #[test]
@@ -24,9 +24,9 @@ mod tests {
             grey: true,
             ..Transform::default()
         };
-        let raster = run(apply, Raster::filled(2, 2, Kind::Rgba, &[255, 255, 255, 7]), &transform);
-        assert_eq!((raster.kind, raster.pixel(0, 0)), (Kind::GreyAlpha, &[255, 7][..]));
-        let colour = Raster::filled(2, 2, Kind::Rgb, &[1, 2, 3]);
+        let raster = run(apply, Raster::filled(2, 2, PixelKind::Rgba, &[255, 255, 255, 7]), &transform);
+        assert_eq!((raster.kind, raster.pixel(0, 0)), (PixelKind::GreyAlpha, &[255, 7][..]));
+        let colour = Raster::filled(2, 2, PixelKind::Rgb, &[1, 2, 3]);
         assert_eq!(run(apply, colour.clone(), &Transform::default()), colour);
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::geometry::{Area, lay};
 use crate::options::Gravity;
-use crate::raster::{Kind, Raster};
+use crate::raster::{PixelKind, Raster};
 use crate::step::frame::Frame;
 
 /// Samples along each side.
@@ -68,12 +68,12 @@ fn colour(raster: &Raster, x: f64, y: f64) -> [u8; 3] {
     let at = |place: f64, side: u32| ((place * f64::from(side)) as u32).min(side - 1);
     let pixel = raster.pixel(at(x, raster.width), at(y, raster.height));
     match raster.kind {
-        Kind::Grey => [pixel[0]; 3],
-        Kind::GreyAlpha if pixel[1] == 0 => [0; 3],
-        Kind::GreyAlpha => [pixel[0]; 3],
-        Kind::Rgba if pixel[3] == 0 => [0; 3],
-        Kind::Rgb | Kind::Rgba => [pixel[0], pixel[1], pixel[2]],
-        Kind::Cmyk => [0, 1, 2].map(|ink| (u16::from(255 - pixel[ink]) * u16::from(255 - pixel[3]) / 255) as u8),
+        PixelKind::Grey => [pixel[0]; 3],
+        PixelKind::GreyAlpha if pixel[1] == 0 => [0; 3],
+        PixelKind::GreyAlpha => [pixel[0]; 3],
+        PixelKind::Rgba if pixel[3] == 0 => [0; 3],
+        PixelKind::Rgb | PixelKind::Rgba => [pixel[0], pixel[1], pixel[2]],
+        PixelKind::Cmyk => [0, 1, 2].map(|ink| (u16::from(255 - pixel[ink]) * u16::from(255 - pixel[3]) / 255) as u8),
     }
 }
 
@@ -155,7 +155,7 @@ mod tests {
 
     /// Where a square window lands in a picture of 300 × 100 whose third part is drawn by `paint`.
     fn place(gravity: Gravity, orientation: u16, paint: impl Fn(u32, u32) -> [u8; 3]) -> f64 {
-        let mut raster = Raster::filled(300, 100, Kind::Rgb, &[90, 90, 90]);
+        let mut raster = Raster::filled(300, 100, PixelKind::Rgb, &[90, 90, 90]);
         for y in 0..100 {
             for x in 200..300 {
                 let at = (y as usize * 300 + x as usize) * 3;

@@ -50,12 +50,12 @@ pub(crate) mod testing {
 
     use super::*;
     use crate::format::Format;
-    use crate::geometry::{Area, Shape};
+    use crate::geometry::{Area, Fitting};
     use crate::limits::Limits;
     use crate::options::Transform;
     use crate::original::Original;
-    use crate::raster::{Kind, Raster};
-    use crate::step::frame::Plan;
+    use crate::raster::{PixelKind, Raster};
+    use crate::step::frame::ScalePlan;
 
     /// Runs one step on a picture that came as it is.
     pub(crate) fn apply(step: Step, raster: Raster, transform: &Transform) -> Raster {
@@ -82,8 +82,8 @@ pub(crate) mod testing {
             progressive: false,
         };
         let area = Area::whole(original.upright());
-        let shape = Shape::of(area.width, area.height, transform);
-        let mut plan = Some(Plan { area, shape });
+        let fitting = Fitting::of(area.width, area.height, transform);
+        let mut plan = Some(ScalePlan { area, fitting });
         let mut frame = Frame {
             raster,
             transform,
@@ -99,6 +99,6 @@ pub(crate) mod testing {
 
     /// A grey picture of these rows.
     pub(crate) fn grey<const N: usize>(rows: &[[u8; N]]) -> Raster {
-        Raster::new(N as u32, rows.len() as u32, Kind::Grey, rows.concat()).expect("it fits")
+        Raster::new(N as u32, rows.len() as u32, PixelKind::Grey, rows.concat()).expect("it fits")
     }
 }

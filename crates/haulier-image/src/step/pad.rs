@@ -6,8 +6,8 @@ use crate::raster::Raster;
 use crate::step::frame::Frame;
 
 pub(super) fn apply(frame: &mut Frame<'_>) -> Result<(), ImageError> {
-    let canvas = frame.plan().shape.canvas;
-    if canvas != frame.plan().shape.scaled {
+    let canvas = frame.plan().fitting.canvas;
+    if canvas != frame.plan().fitting.scaled {
         // A picture that was turned may have outgrown its canvas; then the canvas grows along.
         let width = canvas.0.max(frame.raster.width);
         let height = canvas.1.max(frame.raster.height);
@@ -50,7 +50,7 @@ mod tests {
     use crate::error::ImageError;
     use crate::format::Format;
     use crate::options::{Background, Gravity, Mode, Size, Transform};
-    use crate::raster::Kind;
+    use crate::raster::PixelKind;
     use crate::step::testing::{apply as run, grey, run as run_as};
 
     const BLACK: Option<Background> = Some(Background([0, 0, 0, 255]));
@@ -103,7 +103,7 @@ mod tests {
             ..Transform::default()
         };
         let padded = run(apply, grey(&[[7]]), &transform);
-        assert_eq!((padded.kind, &padded.data[..]), (Kind::Rgb, &[200, 0, 0, 7, 7, 7][..]));
+        assert_eq!((padded.kind, &padded.data[..]), (PixelKind::Rgb, &[200, 0, 0, 7, 7, 7][..]));
     }
 
     #[test]

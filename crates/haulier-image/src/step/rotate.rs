@@ -118,7 +118,7 @@ fn mix(raster: &Raster, x: f64, y: f64, fill: &[u8], data: &mut Vec<u8>) {
 mod tests {
     use super::*;
     use crate::options::{Background, Transform};
-    use crate::raster::Kind;
+    use crate::raster::PixelKind;
     use crate::step::testing::{apply as run, grey};
 
     fn by(rotate: u16) -> Transform {
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn the_canvas_grows_and_its_corners_are_background() {
-        let turned = run(apply, Raster::filled(100, 134, Kind::Grey, &[10]), &by(45));
+        let turned = run(apply, Raster::filled(100, 134, PixelKind::Grey, &[10]), &by(45));
         assert_eq!((turned.width, turned.height), (166, 166));
         assert_eq!(turned.pixel(0, 0), [255]);
         assert_eq!(turned.pixel(83, 83), [10]);
@@ -148,7 +148,7 @@ mod tests {
             ..by(45)
         };
         assert_eq!(
-            run(apply, Raster::filled(10, 10, Kind::Grey, &[10]), &black).pixel(0, 0),
+            run(apply, Raster::filled(10, 10, PixelKind::Grey, &[10]), &black).pixel(0, 0),
             [0]
         );
     }
@@ -159,8 +159,8 @@ mod tests {
             background: Some(Background([255, 255, 255, 0])),
             ..by(45)
         };
-        let turned = run(apply, Raster::filled(10, 10, Kind::Rgb, &[1, 2, 3]), &clear);
-        assert_eq!((turned.kind, turned.pixel(0, 0)[3]), (Kind::Rgba, 0));
+        let turned = run(apply, Raster::filled(10, 10, PixelKind::Rgb, &[1, 2, 3]), &clear);
+        assert_eq!((turned.kind, turned.pixel(0, 0)[3]), (PixelKind::Rgba, 0));
         // At the edge the picture fades, but its colour stays.
         for pixel in turned.pixels().filter(|pixel| pixel[3] > 0) {
             assert_eq!(pixel[..3], [1, 2, 3]);
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn once_around_in_small_steps_is_nearly_the_same() {
-        let raster = crate::codec::testing::waves(60, 60, Kind::Grey);
+        let raster = crate::codec::testing::waves(60, 60, PixelKind::Grey);
         let mut turned = raster.clone();
         for _ in 0..2 {
             turned = run(apply, turned, &by(180));

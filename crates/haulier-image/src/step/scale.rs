@@ -8,7 +8,7 @@ use crate::error::{ImageError, malformed};
 use crate::format::Format;
 use crate::geometry::Area;
 use crate::original::Original;
-use crate::raster::{Kind, Raster};
+use crate::raster::{PixelKind, Raster};
 use crate::step::frame::Frame;
 
 pub(super) fn apply(frame: &mut Frame<'_>) -> Result<(), ImageError> {
@@ -18,7 +18,7 @@ pub(super) fn apply(frame: &mut Frame<'_>) -> Result<(), ImageError> {
     let area = plan
         .area
         .stored(original.orientation, original.upright(), covered(original, stored));
-    let (width, height) = plan.shape.scaled;
+    let (width, height) = plan.fitting.scaled;
     let (width, height) = if original.orientation.swaps() {
         (height, width)
     } else {
@@ -30,13 +30,13 @@ pub(super) fn apply(frame: &mut Frame<'_>) -> Result<(), ImageError> {
     }
     let raster = frame.raster.take();
     frame.raster = match raster.kind {
-        Kind::Grey | Kind::Rgb | Kind::GreyAlpha | Kind::Rgba if frame.transform.linear => {
+        PixelKind::Grey | PixelKind::Rgb | PixelKind::GreyAlpha | PixelKind::Rgba if frame.transform.linear => {
             by_light(raster, area, width, height)?
         }
-        Kind::Grey => by_number::<U8>(raster, area, width, height)?,
-        Kind::GreyAlpha => by_number::<U8x2>(raster, area, width, height)?,
-        Kind::Rgb => by_number::<U8x3>(raster, area, width, height)?,
-        Kind::Rgba | Kind::Cmyk => by_number::<U8x4>(raster, area, width, height)?,
+        PixelKind::Grey => by_number::<U8>(raster, area, width, height)?,
+        PixelKind::GreyAlpha => by_number::<U8x2>(raster, area, width, height)?,
+        PixelKind::Rgb => by_number::<U8x3>(raster, area, width, height)?,
+        PixelKind::Rgba | PixelKind::Cmyk => by_number::<U8x4>(raster, area, width, height)?,
     };
     Ok(())
 }
@@ -111,12 +111,12 @@ fn by_light(raster: Raster, area: Area, width: u32, height: u32) -> Result<Raste
         let [red, green, blue] = [0, 1, 2].map(|channel| backward[usize::from(pixel.0[channel])]);
         [red, green, blue, (pixel.0[3] / 257) as u8]
     });
-    let scaled = Raster::new(width, height, Kind::Rgba, data.collect())?;
+    let scaled = Raster::new(width, height, PixelKind::Rgba, data.collect())?;
     Ok(match kind {
-        Kind::Grey => scaled.map(kind, |pixel| [pixel[0]]),
-        Kind::GreyAlpha => scaled.map(kind, |pixel| [pixel[0], pixel[3]]),
-        Kind::Rgb => scaled.map(kind, |pixel| [pixel[0], pixel[1], pixel[2]]),
-        Kind::Rgba | Kind::Cmyk => scaled,
+        PixelKind::Grey => scaled.map(kind, |pixel| [pixel[0]]),
+        PixelKind::GreyAlpha => scaled.map(kind, |pixel| [pixel[0], pixel[3]]),
+        PixelKind::Rgb => scaled.map(kind, |pixel| [pixel[0], pixel[1], pixel[2]]),
+        PixelKind::Rgba | PixelKind::Cmyk => scaled,
     })
 }
 
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn every_kind_is_scaled_to_the_size() {
-        for kind in [Kind::Grey, Kind::GreyAlpha, Kind::Rgb, Kind::Rgba, Kind::Cmyk] {
+        for kind in [PixelKind::Grey, PixelKind::GreyAlpha, PixelKind::Rgb, PixelKind::Rgba, PixelKind::Cmyk] {
             for linear in [false, true] {
                 let raster = run(apply, waves(100, 80, kind), &to(50, 41, linear));
                 assert_eq!((raster.width, raster.height, raster.kind), (50, 41, kind));
@@ -211,7 +211,7 @@ mod tests {
 
     #[test]
     fn down_and_up_again_is_nearly_the_same() {
-        let raster = waves(400, 300, Kind::Rgb);
+        let raster = waves(400, 300, PixelKind::Rgb);
         let small = run(apply, raster.clone(), &to(200, 150, false));
         let again = run(apply, small, &to(400, 300, false));
         assert!(difference(&raster, &again) < 1.0);
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn light_is_mixed_only_where_it_is_asked_for() {
-        let mut raster = Raster::filled(64, 64, Kind::Grey, &[0]);
+        let mut raster = Raster::filled(64, 64, PixelKind::Grey, &[0]);
         for (index, pixel) in raster.data.iter_mut().enumerate() {
             *pixel = if (index + index / 64) % 2 == 0 { 255 } else { 0 };
         }
@@ -231,7 +231,7 @@ mod tests {
 
     #[test]
     fn what_is_transparent_lends_no_colour() {
-        let mut raster = Raster::filled(64, 64, Kind::Rgba, &[0, 0, 0, 0]);
+        let mut raster = Raster::filled(64, 64, PixelKind::Rgba, &[0, 0, 0, 0]);
         for (index, pixel) in raster.data.chunks_exact_mut(4).enumerate() {
             if index % 64 < 32 {
                 pixel.copy_from_slice(&[255, 255, 255, 255]);
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_turned_original_is_scaled_as_it_is_stored() {
-        let raster = run_as(apply, waves(100, 80, Kind::Rgb), &to(40, 30, false), Format::Png, 6);
+        let raster = run_as(apply, waves(100, 80, PixelKind::Rgb), &to(40, 30, false), Format::Png, 6);
         let raster = raster.expect("it is scaled");
         assert_eq!((raster.width, raster.height), (30, 40));
     }

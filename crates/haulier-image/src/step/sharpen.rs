@@ -29,12 +29,12 @@ pub(super) fn apply(frame: &mut Frame<'_>) -> Result<(), ImageError> {
 mod tests {
     use super::*;
     use crate::options::Transform;
-    use crate::raster::{Kind, Raster};
+    use crate::raster::{PixelKind, Raster};
     use crate::step::testing::apply as run;
 
     #[test]
     fn edges_become_steeper_and_areas_stay() {
-        let mut raster = Raster::filled(20, 5, Kind::GreyAlpha, &[100, 255]);
+        let mut raster = Raster::filled(20, 5, PixelKind::GreyAlpha, &[100, 255]);
         for pixel in raster
             .data
             .chunks_exact_mut(2)

@@ -13,7 +13,7 @@ pub(super) const LONGEST: usize = 8 * 1024;
 
 /// From us to a worker. An original comes with it as a descriptor.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Order {
+pub(super) enum WorkerOrder {
     /// Say what this is.
     Probe {
         /// The limits on its cost.
@@ -48,7 +48,7 @@ pub(super) enum Report {
     /// A variant lies in the result file.
     Rendered(Made),
     /// There is none.
-    Failed(Failure),
+    Failed(WorkerFailure),
 }
 
 /// A variant in the result file.
@@ -68,7 +68,7 @@ pub(super) struct Made {
 
 /// The errors that happen in a worker.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Failure {
+pub(super) enum WorkerFailure {
     Unknown,
     Unsupported { format: Format, written: bool },
     Animated { format: Format },
@@ -78,7 +78,7 @@ pub(super) enum Failure {
     Crashed(String),
 }
 
-impl From<ImageError> for Failure {
+impl From<ImageError> for WorkerFailure {
     fn from(error: ImageError) -> Self {
         match error {
             ImageError::Unknown => Self::Unknown,
@@ -93,16 +93,16 @@ impl From<ImageError> for Failure {
     }
 }
 
-impl From<Failure> for ImageError {
-    fn from(failure: Failure) -> Self {
+impl From<WorkerFailure> for ImageError {
+    fn from(failure: WorkerFailure) -> Self {
         match failure {
-            Failure::Unknown => Self::Unknown,
-            Failure::Unsupported { format, written } => Self::Unsupported { format, written },
-            Failure::Animated { format } => Self::Animated { format },
-            Failure::Malformed(why) => Self::Malformed(why),
-            Failure::TooLarge { what, found, limit } => Self::TooLarge { what, found, limit },
-            Failure::Outside { width, height } => Self::Outside { width, height },
-            Failure::Crashed(why) => Self::Crashed(why),
+            WorkerFailure::Unknown => Self::Unknown,
+            WorkerFailure::Unsupported { format, written } => Self::Unsupported { format, written },
+            WorkerFailure::Animated { format } => Self::Animated { format },
+            WorkerFailure::Malformed(why) => Self::Malformed(why),
+            WorkerFailure::TooLarge { what, found, limit } => Self::TooLarge { what, found, limit },
+            WorkerFailure::Outside { width, height } => Self::Outside { width, height },
+            WorkerFailure::Crashed(why) => Self::Crashed(why),
         }
     }
 }

@@ -12,5 +12,5 @@ mod socket;
 mod starter;
 mod watch;
 
-pub use pool::{Source, StartError, Workers, WorkersSettings, WorkersStatus};
+pub use pool::{OriginalSource, StartError, Workers, WorkersSettings, WorkersStatus};
 pub use process::{SUBCOMMAND, main};

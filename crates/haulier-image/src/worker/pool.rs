@@ -21,8 +21,8 @@ use crate::format::Format;
 use crate::limits::Limits;
 use crate::options::{FormatChoice, Transform};
 use crate::original::Original;
-use crate::pipeline::{Rendered, Times};
-use crate::worker::message::{Made, Order, Report};
+use crate::pipeline::{Rendered, RenderTimes};
+use crate::worker::message::{Made, WorkerOrder, Report};
 use crate::worker::sandbox::LARGEST_RESULT;
 use crate::worker::socket;
 use crate::worker::starter::{Process, ProcessStarter};
@@ -77,7 +77,7 @@ pub struct StartError(#[from] io::Error);
 
 /// The bytes of an original.
 #[derive(Debug)]
-pub enum Source {
+pub enum OriginalSource {
     /// A file open for reading only, since a worker is not to be trusted with more. Its position does not matter.
     File(OwnedFd),
     /// Bytes in memory.
@@ -163,7 +163,7 @@ impl Workers {
     /// several clients keeps the future in a task of its own.
     pub async fn render(
         &self,
-        original: Source,
+        original: OriginalSource,
         transform: &Transform,
         limits: &Limits,
     ) -> Result<Rendered, ImageError> {
@@ -177,7 +177,7 @@ impl Workers {
     /// Every [`ImageError`].
     pub async fn render_into<B: AsMut<[u8]> + Into<Bytes>>(
         &self,
-        original: Source,
+        original: OriginalSource,
         transform: &Transform,
         limits: &Limits,
         make: impl FnOnce(usize) -> B,
@@ -186,7 +186,7 @@ impl Workers {
             FormatChoice::As(Format::Avif) => Some(self.queued(&self.slow).await?),
             _ => None,
         };
-        let order = Order::Render {
+        let order = WorkerOrder::Render {
             transform: Box::new(transform.clone()),
             limits: *limits,
         };
@@ -199,7 +199,7 @@ impl Workers {
                 width: made.width,
                 height: made.height,
                 frames: made.frames,
-                times: Times::of_micros(made.times),
+                times: RenderTimes::of_micros(made.times),
             }),
             _ => Err(unexpected()),
         }
@@ -209,8 +209,8 @@ impl Workers {
     ///
     /// # Errors
     /// Every [`ImageError`].
-    pub async fn probe(&self, original: Source, limits: &Limits) -> Result<Original, ImageError> {
-        let order = Order::Probe { limits: *limits };
+    pub async fn probe(&self, original: OriginalSource, limits: &Limits) -> Result<Original, ImageError> {
+        let order = WorkerOrder::Probe { limits: *limits };
         let nothing = |length| vec![0; length];
         match self.exchange(original, &order, limits, nothing).await? {
             (Report::Probed(original), _) => Ok(original),
@@ -233,8 +233,8 @@ impl Workers {
 
     async fn exchange<B: AsMut<[u8]> + Into<Bytes>>(
         &self,
-        original: Source,
-        order: &Order,
+        original: OriginalSource,
+        order: &WorkerOrder,
         limits: &Limits,
         make: impl FnOnce(usize) -> B,
     ) -> Result<(Report, Option<Bytes>), ImageError> {
@@ -285,7 +285,7 @@ impl Workers {
     }
 
     /// Sends an order and waits for the report, within the deadline; waiting for memory does not count.
-    async fn ask(&self, process: &Process, order: &Order, file: &OwnedFd) -> Result<Report, Trouble> {
+    async fn ask(&self, process: &Process, order: &WorkerOrder, file: &OwnedFd) -> Result<Report, Trouble> {
         let socket = Watched::new(&process.socket).map_err(ImageError::Worker)?;
         let mut left = self.settings.deadline;
         let mut granted: Option<SemaphorePermit<'_>> = None;
@@ -297,7 +297,7 @@ impl Workers {
             match report {
                 Report::Need { memory } if granted.is_none() => {
                     granted = Some(self.granted(memory).await?);
-                    socket::send(&process.socket, &Order::Go, None).map_err(|_| Trouble::Gone)?;
+                    socket::send(&process.socket, &WorkerOrder::Go, None).map_err(|_| Trouble::Gone)?;
                 }
                 Report::Need { .. } | Report::Ready { .. } => return Err(unexpected().into()),
                 report => return Ok(report),
@@ -467,7 +467,7 @@ impl Drop for Waiting<'_> {
     }
 }
 
-impl Source {
+impl OriginalSource {
     /// A file to hand over; bytes go into one in memory.
     fn into_file(self, limits: &Limits) -> Result<OwnedFd, ImageError> {
         match self {

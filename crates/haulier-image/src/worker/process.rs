@@ -10,7 +10,7 @@ use crate::error::ImageError;
 use crate::original::Original;
 use crate::pipeline;
 use crate::worker::mapping::Mapping;
-use crate::worker::message::{Made, Order, Report};
+use crate::worker::message::{Made, WorkerOrder, Report};
 use crate::worker::sandbox::{self, Resident};
 use crate::worker::socket;
 
@@ -57,7 +57,7 @@ fn work() -> io::Result<()> {
     let resident = Resident::open()?;
     let without = sandbox::enter()?;
     socket::send(&orders, &Report::Ready { without }, None)?;
-    while let Some((order, original)) = socket::receive_with::<Order>(&orders)? {
+    while let Some((order, original)) = socket::receive_with::<WorkerOrder>(&orders)? {
         let original = original.ok_or(io::ErrorKind::InvalidData)?;
         let report = answer(&orders, order, &original, &mut results, &resident);
         drop(original);
@@ -68,7 +68,7 @@ fn work() -> io::Result<()> {
 
 fn answer(
     orders: &io::Stdin,
-    order: Order,
+    order: WorkerOrder,
     original: &OwnedFd,
     results: &mut std::fs::File,
     resident: &Resident,
@@ -90,16 +90,16 @@ fn message_of(cause: &(dyn std::any::Any + Send)) -> String {
 
 fn obey(
     orders: &io::Stdin,
-    order: Order,
+    order: WorkerOrder,
     original: &OwnedFd,
     results: &mut std::fs::File,
     resident: &Resident,
 ) -> Result<Report, ImageError> {
     let mapping = Mapping::of(original)?;
     match order {
-        Order::Go => Err(io::Error::from(io::ErrorKind::InvalidData).into()),
-        Order::Probe { limits } => Ok(Report::Probed(Original::read(mapping.bytes(), &limits)?)),
-        Order::Render { transform, limits } => {
+        WorkerOrder::Go => Err(io::Error::from(io::ErrorKind::InvalidData).into()),
+        WorkerOrder::Probe { limits } => Ok(Report::Probed(Original::read(mapping.bytes(), &limits)?)),
+        WorkerOrder::Render { transform, limits } => {
             let rendered = pipeline::render_with(mapping.bytes(), &transform, &limits, &mut |memory| {
                 ask_for(orders, memory)
             })?;
@@ -132,7 +132,7 @@ fn ask_for(orders: &io::Stdin, memory: u64) -> Result<(), ImageError> {
     }
     socket::send(orders, &Report::Need { memory }, None)?;
     match socket::receive(orders)? {
-        Some(Order::Go) => Ok(()),
+        Some(WorkerOrder::Go) => Ok(()),
         _ => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
     }
 }

@@ -5,14 +5,14 @@ mod scans;
 #[cfg(feature = "turbo")]
 mod turbo;
 
-use crate::codec::Wish;
+use crate::codec::ReadOptions;
 #[cfg(feature = "turbo")]
 use crate::codec::{Codec, Each, Pictures};
 #[cfg(feature = "turbo")]
 use crate::error::ImageError;
 use crate::original::Original;
 use crate::original::jpeg::is_adobe;
-use crate::raster::{Kind, Raster};
+use crate::raster::{PixelKind, Raster};
 
 /// The codec of this build.
 #[cfg(feature = "turbo")]
@@ -26,20 +26,20 @@ impl Codec for Jpeg {
         turbo::Turbo.profile(bytes)
     }
 
-    fn memory(&self, original: &Original, wish: &Wish) -> u64 {
-        turbo::Turbo.memory(original, wish)
+    fn memory(&self, original: &Original, options: &ReadOptions) -> u64 {
+        turbo::Turbo.memory(original, options)
     }
 
     /// Each library refuses some rare files that the other one reads.
-    fn read(&self, bytes: &[u8], original: &Original, wish: &Wish, each: &mut Each<'_>) -> Result<u16, ImageError> {
+    fn read(&self, bytes: &[u8], original: &Original, options: &ReadOptions, each: &mut Each<'_>) -> Result<u16, ImageError> {
         let mut begun = false;
-        let result = turbo::Turbo.read(bytes, original, wish, &mut |picture| {
+        let result = turbo::Turbo.read(bytes, original, options, &mut |picture| {
             begun = true;
             each(picture)
         });
         match result {
             Err(ImageError::Malformed(why)) if !begun => {
-                let second = pure::Pure.read(bytes, original, wish, each);
+                let second = pure::Pure.read(bytes, original, options, each);
                 second.map_err(|error| match error {
                     ImageError::Malformed(_) => ImageError::Malformed(why),
                     other => other,
@@ -55,16 +55,16 @@ impl Codec for Jpeg {
 }
 
 /// By what a decoder divides both sides: the largest of 8, 4, 2 and 1 that leaves enough.
-fn divisor(wish: &Wish) -> u32 {
+fn divisor(options: &ReadOptions) -> u32 {
     [8, 4, 2]
         .into_iter()
-        .find(|&divisor| wish.reduction >= f64::from(divisor))
+        .find(|&divisor| options.reduction >= f64::from(divisor))
         .unwrap_or(1)
 }
 
 /// Bytes for the pixels, and for the coefficients of all scans where they come in several.
-fn memory(original: &Original, wish: &Wish) -> u64 {
-    let divisor = u64::from(divisor(wish));
+fn memory(original: &Original, options: &ReadOptions) -> u64 {
+    let divisor = u64::from(divisor(options));
     let side = |side: u32| u64::from(side).div_ceil(divisor);
     let pixels = side(original.width) * side(original.height) * u64::from(original.channels);
     let block = |side: u32| u64::from(side).next_multiple_of(16);
@@ -77,7 +77,7 @@ const FULL_COLOUR: u8 = 90;
 
 /// Inks as the file has them. Adobe's programs store them inverted, and so does every program that writes their marker.
 fn inks(mut raster: Raster, bytes: &[u8]) -> Raster {
-    if raster.kind == Kind::Cmyk && is_adobe(bytes) {
+    if raster.kind == PixelKind::Cmyk && is_adobe(bytes) {
         for ink in &mut raster.data {
             *ink = 255 - *ink;
         }
@@ -88,8 +88,8 @@ fn inks(mut raster: Raster, bytes: &[u8]) -> Raster {
 /// JPEG has no transparency: the step before made the image opaque.
 fn opaque(raster: &Raster) -> Raster {
     match raster.kind {
-        Kind::GreyAlpha => raster.map(Kind::Grey, |pixel| [pixel[0]]),
-        Kind::Rgba => raster.map(Kind::Rgb, |pixel| [pixel[0], pixel[1], pixel[2]]),
+        PixelKind::GreyAlpha => raster.map(PixelKind::Grey, |pixel| [pixel[0]]),
+        PixelKind::Rgba => raster.map(PixelKind::Rgb, |pixel| [pixel[0], pixel[1], pixel[2]]),
         _ => raster.clone(),
     }
 }
@@ -113,7 +113,7 @@ mod tests {
     fn what_is_written_is_read_again_by_both() {
         for (writer, write) in back_ends() {
             for (reader, codec) in back_ends() {
-                for kind in [Kind::Grey, Kind::Rgb] {
+                for kind in [PixelKind::Grey, PixelKind::Rgb] {
                     for quality in [75, 95] {
                         let raster = waves(123, 77, kind);
                         let bytes = write.write(&still(raster.clone()), quality).expect("it is written");
@@ -129,12 +129,12 @@ mod tests {
     #[test]
     fn a_smaller_picture_is_read_smaller() {
         let bytes = Jpeg
-            .write(&still(waves(401, 203, Kind::Rgb)), 90)
+            .write(&still(waves(401, 203, PixelKind::Rgb)), 90)
             .expect("it is written");
         for (name, codec) in back_ends() {
             for (reduction, expected) in [(1.9, (401, 203)), (2.0, (201, 102)), (7.9, (101, 51)), (40.0, (51, 26))] {
-                let wish = Wish { reduction, ..WHOLE };
-                let raster = &read(codec, &bytes, &wish).expect("it is read").frames[0].raster;
+                let options = ReadOptions { reduction, ..WHOLE };
+                let raster = &read(codec, &bytes, &options).expect("it is read").frames[0].raster;
                 assert_eq!((raster.width, raster.height), expected, "{name} {reduction}");
             }
         }
@@ -142,12 +142,12 @@ mod tests {
 
     #[test]
     fn only_the_brightness_is_read_where_no_more_is_wanted() {
-        let colour = waves(64, 64, Kind::Rgb);
+        let colour = waves(64, 64, PixelKind::Rgb);
         let bytes = Jpeg.write(&still(colour.clone()), 95).expect("it is written");
-        let wish = Wish { grey: true, ..WHOLE };
+        let options = ReadOptions { grey: true, ..WHOLE };
         for (name, codec) in back_ends() {
-            let raster = &read(codec, &bytes, &wish).expect("it is read").frames[0].raster;
-            assert_eq!(raster.kind, Kind::Grey, "{name}");
+            let raster = &read(codec, &bytes, &options).expect("it is read").frames[0].raster;
+            assert_eq!(raster.kind, PixelKind::Grey, "{name}");
             assert!(difference(&crate::colour::grey(&colour), raster) < 3.0, "{name}");
         }
     }
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn a_picture_cut_short_is_shown_as_far_as_it_goes_or_refused() {
         let bytes = Jpeg
-            .write(&still(waves(200, 200, Kind::Rgb)), 90)
+            .write(&still(waves(200, 200, PixelKind::Rgb)), 90)
             .expect("it is written");
         for (name, codec) in back_ends() {
             for length in (0..bytes.len()).step_by(bytes.len() / 20) {
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn the_divisor_never_makes_the_picture_too_small() {
         for (reduction, expected) in [(1.0, 1), (1.99, 1), (2.0, 2), (5.0, 4), (8.0, 8), (100.0, 8)] {
-            assert_eq!(divisor(&Wish { reduction, ..WHOLE }), expected);
+            assert_eq!(divisor(&ReadOptions { reduction, ..WHOLE }), expected);
         }
     }
 }

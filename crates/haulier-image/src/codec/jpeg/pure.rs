@@ -7,12 +7,12 @@ use jpeg_decoder::{Decoder, PixelFormat};
 use jpeg_encoder::{ColorType, Encoder, SamplingFactor};
 
 use crate::codec::jpeg::{FULL_COLOUR, divisor, inks, memory, opaque, scans};
-use crate::codec::{Codec, Each, Picture, Pictures, Wish};
+use crate::codec::{Codec, Each, Picture, Pictures, ReadOptions};
 use crate::colour::grey;
 use crate::copyright;
 use crate::error::{ImageError, malformed};
 use crate::original::{Original, jpeg};
-use crate::raster::{Kind, Raster};
+use crate::raster::{PixelKind, Raster};
 
 /// The codec that every build has.
 pub(in crate::codec) struct Pure;
@@ -22,14 +22,14 @@ impl Codec for Pure {
         jpeg::profile(bytes)
     }
 
-    fn memory(&self, original: &Original, wish: &Wish) -> u64 {
-        memory(original, wish)
+    fn memory(&self, original: &Original, options: &ReadOptions) -> u64 {
+        memory(original, options)
     }
 
-    fn read(&self, bytes: &[u8], original: &Original, wish: &Wish, each: &mut Each<'_>) -> Result<u16, ImageError> {
-        let divisor = divisor(wish);
+    fn read(&self, bytes: &[u8], original: &Original, options: &ReadOptions, each: &mut Each<'_>) -> Result<u16, ImageError> {
+        let divisor = divisor(options);
         let shorter = match divisor {
-            8 if original.progressive => scans::brightest(bytes, wish.grey),
+            8 if original.progressive => scans::brightest(bytes, options.grey),
             _ => Cow::Borrowed(bytes),
         };
         let mut decoder = Decoder::new(Cursor::new(&shorter));
@@ -41,20 +41,20 @@ impl Codec for Pure {
         let data = decoder.decode().map_err(malformed)?;
         let format = decoder.info().ok_or_else(|| malformed("no header"))?.pixel_format;
         let (kind, data) = match format {
-            PixelFormat::L8 => (Kind::Grey, data),
+            PixelFormat::L8 => (PixelKind::Grey, data),
             // The high byte of each, which comes in the order of this machine.
             PixelFormat::L16 => (
-                Kind::Grey,
+                PixelKind::Grey,
                 data.chunks_exact(2)
                     .map(|pair| pair[usize::from(cfg!(target_endian = "little"))])
                     .collect(),
             ),
-            PixelFormat::RGB24 => (Kind::Rgb, data),
-            PixelFormat::CMYK32 => (Kind::Cmyk, data),
+            PixelFormat::RGB24 => (PixelKind::Rgb, data),
+            PixelFormat::CMYK32 => (PixelKind::Cmyk, data),
         };
         let raster = Raster::new(u32::from(width), u32::from(height), kind, data)?;
         let raster = inks(raster, bytes);
-        let raster = if wish.grey && kind == Kind::Rgb {
+        let raster = if options.grey && kind == PixelKind::Rgb {
             grey(&raster)
         } else {
             raster
@@ -74,7 +74,7 @@ impl Codec for Pure {
             SamplingFactor::F_2_2
         });
         let side = |side: u32| u16::try_from(side).map_err(malformed);
-        let kind = if raster.kind == Kind::Grey {
+        let kind = if raster.kind == PixelKind::Grey {
             ColorType::Luma
         } else {
             ColorType::Rgb

@@ -128,10 +128,10 @@ fn data_end(bytes: &[u8], start: usize) -> usize {
 mod tests {
     use super::*;
     use crate::codec::testing::{WHOLE, waves};
-    use crate::codec::{Codec, Wish, jpeg};
+    use crate::codec::{Codec, ReadOptions, jpeg};
     use crate::limits::Limits;
     use crate::original::Original;
-    use crate::raster::{Kind, Raster};
+    use crate::raster::{PixelKind, Raster};
     use jpeg_encoder::SamplingFactor;
 
     fn progressive(raster: &Raster, sampling: SamplingFactor, restarts: u16) -> Vec<u8> {
@@ -150,12 +150,12 @@ mod tests {
 
     fn read(codec: &dyn Codec, bytes: &[u8], original: &Original, grey: bool) -> Raster {
         let mut found = None;
-        let wish = Wish {
+        let options = ReadOptions {
             reduction: 8.0,
             grey,
             ..WHOLE
         };
-        let result = codec.read(bytes, original, &wish, &mut |picture| {
+        let result = codec.read(bytes, original, &options, &mut |picture| {
             found = Some(picture.raster);
             Ok(())
         });
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn an_eighth_of_the_size_is_the_same_to_the_bit() {
-        let raster = waves(323, 243, Kind::Rgb);
+        let raster = waves(323, 243, PixelKind::Rgb);
         for sampling in [SamplingFactor::F_1_1, SamplingFactor::F_2_1, SamplingFactor::F_2_2] {
             for (grey, restarts) in [(false, 0), (true, 0), (false, 5)] {
                 let bytes = progressive(&raster, sampling, restarts);
@@ -209,7 +209,7 @@ mod tests {
 
     #[test]
     fn a_broken_file_never_grows_by_more_than_the_empty_scans() {
-        let bytes = progressive(&waves(64, 64, Kind::Rgb), SamplingFactor::F_2_2, 0);
+        let bytes = progressive(&waves(64, 64, PixelKind::Rgb), SamplingFactor::F_2_2, 0);
         for length in 0..bytes.len() {
             assert!(brightest(&bytes[..length], false).len() <= length + 200);
         }

@@ -9,11 +9,11 @@ use std::slice;
 use turbojpeg_sys as sys;
 
 use crate::codec::jpeg::{FULL_COLOUR, divisor, inks, memory, opaque, scans};
-use crate::codec::{Codec, Each, Picture, Pictures, Wish};
+use crate::codec::{Codec, Each, Picture, Pictures, ReadOptions};
 use crate::copyright;
 use crate::error::{ImageError, malformed};
 use crate::original::{Original, jpeg};
-use crate::raster::{Kind, Raster};
+use crate::raster::{PixelKind, Raster};
 
 /// More scans than any encoder writes: a file of a thousand empty ones costs a full pass each.
 const MOST_SCANS: c_int = 100;
@@ -28,19 +28,19 @@ impl Codec for Turbo {
         jpeg::profile(bytes)
     }
 
-    fn memory(&self, original: &Original, wish: &Wish) -> u64 {
-        memory(original, wish)
+    fn memory(&self, original: &Original, options: &ReadOptions) -> u64 {
+        memory(original, options)
     }
 
-    fn read(&self, bytes: &[u8], original: &Original, wish: &Wish, each: &mut Each<'_>) -> Result<u16, ImageError> {
-        let divisor = divisor(wish);
+    fn read(&self, bytes: &[u8], original: &Original, options: &ReadOptions, each: &mut Each<'_>) -> Result<u16, ImageError> {
+        let divisor = divisor(options);
         let shorter = match divisor {
-            8 if original.progressive => scans::brightest(bytes, wish.grey),
+            8 if original.progressive => scans::brightest(bytes, options.grey),
             _ => Cow::Borrowed(bytes),
         };
         let mut handle = Handle::new(sys::TJINIT_TJINIT_DECOMPRESS)?;
         handle.set(sys::TJPARAM_TJPARAM_SCANLIMIT, MOST_SCANS)?;
-        let raster = inks(handle.decompress(&shorter, divisor, wish.grey)?, bytes);
+        let raster = inks(handle.decompress(&shorter, divisor, options.grey)?, bytes);
         each(Picture { raster, delay: 0 })?;
         Ok(0)
     }
@@ -48,7 +48,7 @@ impl Codec for Turbo {
     fn write(&self, pictures: &Pictures, quality: u8) -> Result<Vec<u8>, ImageError> {
         let raster = opaque(pictures.first());
         let sampling = match raster.kind {
-            Kind::Grey => sys::TJSAMP_TJSAMP_GRAY,
+            PixelKind::Grey => sys::TJSAMP_TJSAMP_GRAY,
             _ if quality >= FULL_COLOUR => sys::TJSAMP_TJSAMP_444,
             _ => sys::TJSAMP_TJSAMP_420,
         };
@@ -108,10 +108,10 @@ impl Handle {
         self.check(result)?;
         let colours = self.get(sys::TJPARAM_TJPARAM_COLORSPACE);
         let (kind, format) = match colours as c_uint {
-            sys::TJCS_TJCS_CMYK | sys::TJCS_TJCS_YCCK => (Kind::Cmyk, sys::TJPF_TJPF_CMYK),
-            sys::TJCS_TJCS_GRAY => (Kind::Grey, sys::TJPF_TJPF_GRAY),
-            sys::TJCS_TJCS_YCbCr if grey => (Kind::Grey, sys::TJPF_TJPF_GRAY),
-            _ => (Kind::Rgb, sys::TJPF_TJPF_RGB),
+            sys::TJCS_TJCS_CMYK | sys::TJCS_TJCS_YCCK => (PixelKind::Cmyk, sys::TJPF_TJPF_CMYK),
+            sys::TJCS_TJCS_GRAY => (PixelKind::Grey, sys::TJPF_TJPF_GRAY),
+            sys::TJCS_TJCS_YCbCr if grey => (PixelKind::Grey, sys::TJPF_TJPF_GRAY),
+            _ => (PixelKind::Rgb, sys::TJPF_TJPF_RGB),
         };
         let scale = sys::tjscalingfactor {
             num: 1,
@@ -144,7 +144,7 @@ impl Handle {
     }
 
     fn compress(&mut self, raster: &Raster) -> Result<Vec<u8>, ImageError> {
-        let format = if raster.kind == Kind::Grey {
+        let format = if raster.kind == PixelKind::Grey {
             sys::TJPF_TJPF_GRAY
         } else {
             sys::TJPF_TJPF_RGB
