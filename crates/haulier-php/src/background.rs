@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use tokio::time::Sleep;
 
-use crate::exchange::Exchange;
+use crate::fastcgi_exchange::FastCgiExchange;
 use crate::lease::Lease;
 use crate::stderr::log_late_stderr;
 
@@ -26,7 +26,7 @@ pub fn background_scripts() -> usize {
 /// A script that goes on after its response: its further output is dropped, and its worker is free when it ends.
 #[derive(Debug)]
 pub(crate) struct BackgroundScript {
-    exchange: Exchange,
+    exchange: FastCgiExchange,
     /// `None` once the worker was given back.
     lease: Option<Lease>,
     label: String,
@@ -38,7 +38,7 @@ pub(crate) struct BackgroundScript {
 
 impl BackgroundScript {
     /// Has the current runtime look after the rest of a script.
-    pub(crate) fn start(exchange: Exchange, mut lease: Lease, label: String) {
+    pub(crate) fn start(exchange: FastCgiExchange, mut lease: Lease, label: String) {
         lease.list(|| label.clone());
         let script = Self {
             exchange,

@@ -21,7 +21,7 @@ use tokio::io::unix::AsyncFd;
 use tokio::runtime::{Handle, Id};
 
 use crate::peer::Peer;
-use crate::recycling::Worker;
+use crate::recycling::WorkerRecord;
 use crate::watch::watch;
 
 /// Bytes taken by one read. A whole small response fits, and so do a head and the largest record after it.
@@ -46,7 +46,7 @@ pub(crate) struct Connection {
     /// The process that answers here; looked for once.
     pub(crate) peer: Peer,
     /// The record of that process.
-    pub(crate) worker: Worker,
+    pub(crate) worker: WorkerRecord,
     /// The last answer had content that went past [`poll_receive`](Self::poll_receive).
     pub(crate) answers_long: Cell<bool>,
 }
@@ -60,7 +60,7 @@ impl haulier_upstream::Connection for Connection {
             runtime: Handle::current().id(),
             writes_watched: false,
             peer: Peer::Unknown,
-            worker: Worker::new(),
+            worker: WorkerRecord::new(),
             answers_long: Cell::new(false),
         })
     }

@@ -2,7 +2,7 @@
 
 /// Ends of requests and of workers since a pool was started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct PoolCounts {
     /// Requests answered to the end.
     pub served: u64,
     /// Workers that ended in the middle of a request.
@@ -25,7 +25,7 @@ pub struct Counts {
     pub exits: u64,
 }
 
-impl Counts {
+impl PoolCounts {
     /// Workers replaced between requests because they had reached a limit.
     pub fn recycled(&self) -> u64 {
         self.recycled_requests + self.recycled_memory + self.recycled_age

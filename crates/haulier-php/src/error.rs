@@ -9,7 +9,7 @@ use haulier_proto::fastcgi::{HeadError, RecordError};
 use haulier_upstream::LeaseError;
 
 use crate::ended::Ended;
-use crate::span::Span;
+use crate::shown_duration::ShownDuration;
 
 /// Why a pool did not start.
 #[derive(Debug, thiserror::Error)]
@@ -57,13 +57,13 @@ pub enum StartError {
 pub enum PoolError {
     /// Every worker stayed busy for the whole wait, or the queue was full (then `waited` is 0). Nothing reached PHP: a
     /// 503 with Retry-After.
-    #[error("no free PHP worker within {}", Span(*waited))]
+    #[error("no free PHP worker within {}", ShownDuration(*waited))]
     Exhausted {
         /// Time that the request stood in the queue.
         waited: Duration,
     },
     /// The client was gone when its turn came. Nothing reached PHP.
-    #[error("the client left after {} in the queue", Span(*waited))]
+    #[error("the client left after {} in the queue", ShownDuration(*waited))]
     Abandoned {
         /// Time that the request stood in the queue.
         waited: Duration,
@@ -119,7 +119,7 @@ pub enum PoolError {
 }
 
 fn crash(pid: Option<u32>, ended: Option<Ended>, after: Duration) -> String {
-    let (worker, after) = (worker(pid), Span(after));
+    let (worker, after) = (worker(pid), ShownDuration(after));
     match ended {
         Some(ended) => format!("{worker} ended by {ended} after {after}"),
         None => format!("{worker} hung up after {after}"),
@@ -127,7 +127,7 @@ fn crash(pid: Option<u32>, ended: Option<Ended>, after: Duration) -> String {
 }
 
 fn silence(pid: Option<u32>, after: Duration) -> String {
-    format!("{} said nothing for {}", worker(pid), Span(after))
+    format!("{} said nothing for {}", worker(pid), ShownDuration(after))
 }
 
 fn worker(pid: Option<u32>) -> String {

@@ -12,20 +12,20 @@ use crate::error::{AttemptError, BadResponse, PoolError};
 use crate::peer::Peer;
 use crate::processes::Processes;
 use crate::running::RunningGuard;
-use crate::shared::Shared;
-use crate::span::Span;
+use crate::shared_pool::SharedPool;
+use crate::shown_duration::ShownDuration;
 
 /// One worker, with a connection to it.
 #[derive(Debug)]
 pub(crate) struct Lease {
-    shared: Arc<Shared>,
+    shared: Arc<SharedPool>,
     inner: haulier_upstream::Lease<Connection>,
     /// Keeps the request in the list of those that take long.
     listed: Option<RunningGuard>,
 }
 
 impl Lease {
-    pub(crate) fn new(shared: Arc<Shared>, inner: haulier_upstream::Lease<Connection>) -> Self {
+    pub(crate) fn new(shared: Arc<SharedPool>, inner: haulier_upstream::Lease<Connection>) -> Self {
         Self {
             shared,
             inner,
@@ -187,7 +187,7 @@ impl Lease {
         drop(self);
         shared.count(|counts| counts.crashes += 1);
         let (pool, stderr) = (shared.settings.name.as_str(), String::from_utf8_lossy(stderr));
-        let (how, span) = (ended.map(tracing::field::display), Span(after));
+        let (how, span) = (ended.map(tracing::field::display), ShownDuration(after));
         tracing::error!(pool, pid, ended = how, after = %span, request = label, %stderr, "PHP worker crashed");
         PoolError::Crashed {
             pid,
@@ -199,7 +199,7 @@ impl Lease {
     }
 
     fn bad_response(self, why: BadResponse, stderr: &[u8], label: &str) -> PoolError {
-        let (shared, pid, after) = (Arc::clone(&self.shared), self.pid(), Span(self.taken().elapsed()));
+        let (shared, pid, after) = (Arc::clone(&self.shared), self.pid(), ShownDuration(self.taken().elapsed()));
         drop(self);
         let (pool, stderr) = (shared.settings.name.as_str(), String::from_utf8_lossy(stderr));
         tracing::error!(pool, pid, %after, request = label, %stderr, %why, "improper response from PHP");
@@ -241,7 +241,7 @@ impl Lease {
         drop(self);
         shared.count(|counts| counts.timeouts += 1);
         let (pool, stderr) = (shared.settings.name.as_str(), String::from_utf8_lossy(stderr));
-        let limit = Span(after);
+        let limit = ShownDuration(after);
         tracing::error!(pool, pid, killed, after = %limit, request = label, %stderr, "{why}");
         PoolError::Timeout {
             pid,

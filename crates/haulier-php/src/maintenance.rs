@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use crate::shared::Shared;
+use crate::shared_pool::SharedPool;
 use crate::slow;
-use crate::source::{maintain, maintenance_interval};
+use crate::process_source::{maintain, maintenance_interval};
 
 /// Longest and shortest pause between two rounds.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -26,7 +26,7 @@ impl Maintenance {
     ///
     /// # Errors
     /// The system has no thread left.
-    pub(crate) fn start(shared: &Arc<Shared>) -> io::Result<Self> {
+    pub(crate) fn start(shared: &Arc<SharedPool>) -> io::Result<Self> {
         let Some(interval) = interval(shared) else {
             return Ok(Self {
                 alive: Mutex::new(None),
@@ -53,14 +53,14 @@ impl Maintenance {
 }
 
 /// A quarter of the shortest time after which something may be due; `None` if nothing ever is.
-fn interval(shared: &Shared) -> Option<Duration> {
+fn interval(shared: &SharedPool) -> Option<Duration> {
     let slow = shared.settings.slow.as_ref().map(|slow| slow.after);
     let of_kind = maintenance_interval(&shared.settings.kind);
     slow.into_iter().chain(of_kind).min().map(|shortest| shortest / 4)
 }
 
 /// Does what is due. Gives the time to the next round, if that is known.
-fn run_once(shared: &Arc<Shared>) -> Option<Duration> {
+fn run_once(shared: &Arc<SharedPool>) -> Option<Duration> {
     if let Some(slow) = &shared.settings.slow {
         slow::log_new(shared, slow);
     }

@@ -10,7 +10,7 @@ use haulier_http::{Presence, is_live};
 use haulier_proto::fastcgi::CgiHead;
 
 use crate::error::{AttemptError, PoolError, StartError};
-use crate::exchange::Exchange;
+use crate::fastcgi_exchange::FastCgiExchange;
 use crate::external::{ExternalServer, ping_params};
 use crate::lease::Lease;
 use crate::maintenance::Maintenance;
@@ -19,8 +19,8 @@ use crate::request::{Body, Request};
 use crate::response::{Response, Silence};
 use crate::running::{LISTED_AFTER, RunningRequest};
 use crate::settings::PoolSettings;
-use crate::shared::Shared;
-use crate::source::Source;
+use crate::shared_pool::SharedPool;
+use crate::process_source::ProcessSource;
 use crate::spawner::Spawner;
 use crate::status::{PoolStatus, WorkerStatus, workers};
 
@@ -31,8 +31,8 @@ const NO_SCRIPT: &str = "/haulier/is-this-on";
 #[derive(Debug)]
 pub struct Pool {
     name: Arc<str>,
-    shared: Arc<Shared>,
-    source: Source,
+    shared: Arc<SharedPool>,
+    source: ProcessSource,
     maintenance: Maintenance,
 }
 
@@ -55,7 +55,7 @@ impl Pool {
     }
 
     fn start_by(settings: PoolSettings, spawner: Option<&Arc<Spawner>>) -> Result<Arc<Self>, StartError> {
-        let (shared, source) = Source::start(settings, spawner)?;
+        let (shared, source) = ProcessSource::start(settings, spawner)?;
         let maintenance = Maintenance::start(&shared).map_err(StartError::Thread)?;
         let name = shared.settings.name.as_str().into();
         Ok(Arc::new(Self {
@@ -127,7 +127,7 @@ impl Pool {
         on_interim: &mut dyn FnMut(&CgiHead),
     ) -> Result<Response, PoolError> {
         let upstream = &self.shared.upstream;
-        let lease = upstream.lease(request.ask(), Instant::now()).await?;
+        let lease = upstream.lease(request.lease_request(), Instant::now()).await?;
         let queued = lease.queued();
         let mut lease = Lease::new(Arc::clone(&self.shared), lease);
         let retries = self.source.retries(&self.shared);
@@ -139,7 +139,7 @@ impl Pool {
                 Err(error) if sent < retries && self.may_retry(&error, request, &exchange) => {
                     sent += 1;
                     self.note_retry(&lease, request);
-                    let again = upstream.lease_again(lease.into_inner(), request.ask()).await?;
+                    let again = upstream.lease_again(lease.into_inner(), request.lease_request()).await?;
                     lease = Lease::new(Arc::clone(&self.shared), again);
                 }
                 Err(error) => {
@@ -150,7 +150,7 @@ impl Pool {
         }
     }
 
-    fn may_retry(&self, error: &AttemptError, request: &Request<'_>, exchange: &Exchange) -> bool {
+    fn may_retry(&self, error: &AttemptError, request: &Request<'_>, exchange: &FastCgiExchange) -> bool {
         let is_harmless = match error {
             AttemptError::Unsent(_) => true,
             AttemptError::HungUp(_) => request.idempotent && !exchange.answered(),
@@ -218,7 +218,7 @@ impl Drop for Pool {
 /// Sends the request and waits for the final head.
 async fn attempt(
     lease: &mut Lease,
-    exchange: &mut Exchange,
+    exchange: &mut FastCgiExchange,
     request: &Request<'_>,
     on_interim: &mut dyn FnMut(&CgiHead),
 ) -> Result<CgiHead, AttemptError> {
@@ -265,7 +265,7 @@ async fn attempt(
     }
 }
 
-fn response(head: CgiHead, exchange: Exchange, mut lease: Lease, queued: Duration, request: &Request<'_>) -> Response {
+fn response(head: CgiHead, exchange: FastCgiExchange, mut lease: Lease, queued: Duration, request: &Request<'_>) -> Response {
     lease.find_peer_finally();
     let label = if exchange.is_complete() {
         String::new()

@@ -8,7 +8,7 @@ use crate::settings::Recycle;
 
 /// The record of a worker, as far as the pool has seen.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Worker {
+pub(crate) struct WorkerRecord {
     /// Requests answered.
     pub(crate) served: u64,
     /// When it answered its first.
@@ -20,7 +20,7 @@ pub(crate) struct Worker {
 pub(crate) struct Recycling {
     limits: Recycle,
     /// By process id.
-    unconnected: Mutex<HashMap<u32, Worker>>,
+    unconnected: Mutex<HashMap<u32, WorkerRecord>>,
     /// Number of records above which most are of workers that are dead.
     most: usize,
 }
@@ -35,24 +35,24 @@ impl Recycling {
         }
     }
 
-    fn unconnected(&self) -> MutexGuard<'_, HashMap<u32, Worker>> {
+    fn unconnected(&self) -> MutexGuard<'_, HashMap<u32, WorkerRecord>> {
         self.unconnected.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Why this worker, which has no request, is to be replaced; `None` if it stays.
-    pub(crate) fn judge(&self, worker: Worker, pid: Option<u32>) -> Option<Spent> {
+    pub(crate) fn judge(&self, worker: WorkerRecord, pid: Option<u32>) -> Option<Spent> {
         let pid = pid.filter(|_| self.limits.is_on())?;
         worker.spent(&self.limits, pid)
     }
 
     /// The record of a worker that has a connection again, if there is one.
-    pub(crate) fn take(&self, pid: Option<u32>) -> Option<Worker> {
+    pub(crate) fn take(&self, pid: Option<u32>) -> Option<WorkerRecord> {
         let pid = pid.filter(|_| self.limits.is_on())?;
         self.unconnected().remove(&pid)
     }
 
     /// Keeps the record of a worker whose connection closes.
-    pub(crate) fn keep(&self, pid: Option<u32>, worker: Worker) {
+    pub(crate) fn keep(&self, pid: Option<u32>, worker: WorkerRecord) {
         let Some(pid) = pid.filter(|_| self.limits.is_on()) else {
             return;
         };
@@ -79,7 +79,7 @@ pub(crate) enum Spent {
     Idle,
 }
 
-impl Worker {
+impl WorkerRecord {
     pub(crate) fn new() -> Self {
         Self {
             served: 0,
@@ -142,9 +142,9 @@ mod tests {
     #[test]
     fn each_limit_is_a_reason_of_its_own() {
         let pid = std::process::id();
-        let worker = Worker {
+        let worker = WorkerRecord {
             served: 10,
-            ..Worker::new()
+            ..WorkerRecord::new()
         };
         let spent = |requests, memory, age| worker.spent(&Recycle { requests, memory, age }, pid);
         assert_eq!(spent(0, 0, Duration::ZERO), None);

@@ -4,7 +4,7 @@ use std::fmt;
 
 use haulier_http::Presence;
 pub use haulier_http::RequestBody as Body;
-use haulier_upstream::Ask;
+use haulier_upstream::LeaseRequest;
 
 /// One request, complete before a worker is taken.
 #[derive(Clone, Copy)]
@@ -26,8 +26,8 @@ pub struct Request<'a> {
 
 impl<'a> Request<'a> {
     /// The part of the request that the queue needs.
-    pub(crate) fn ask(&self) -> Ask<'a> {
-        Ask {
+    pub(crate) fn lease_request(&self) -> LeaseRequest<'a> {
+        LeaseRequest {
             affinity: self.affinity,
             client: self.client,
         }

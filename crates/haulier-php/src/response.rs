@@ -12,7 +12,7 @@ use tokio::time::Sleep;
 
 use crate::background::BackgroundScript;
 use crate::error::PoolError;
-use crate::exchange::Exchange;
+use crate::fastcgi_exchange::FastCgiExchange;
 use crate::lease::Lease;
 use crate::stderr::log_late_stderr;
 
@@ -22,7 +22,7 @@ use crate::stderr::log_late_stderr;
 pub struct Response {
     /// Status and fields.
     pub head: CgiHead,
-    pub(crate) exchange: Exchange,
+    pub(crate) exchange: FastCgiExchange,
     /// `None` once the worker was given back.
     pub(crate) lease: Option<Lease>,
     /// The request in a few words, if there is still something that could go wrong.

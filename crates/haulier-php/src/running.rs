@@ -30,11 +30,11 @@ pub(crate) struct RunningRequests {
 #[derive(Debug, Default)]
 struct List {
     next_ticket: u64,
-    entries: Vec<Entry>,
+    entries: Vec<ListedRequest>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct ListedRequest {
     ticket: u64,
     label: String,
     since: Instant,
@@ -61,7 +61,7 @@ impl RunningRequests {
         let mut list = self.lock();
         let ticket = list.next_ticket;
         list.next_ticket += 1;
-        list.entries.push(Entry {
+        list.entries.push(ListedRequest {
             ticket,
             label,
             since,
@@ -78,7 +78,7 @@ impl RunningRequests {
 
     /// Requests listed now, the longest-running first.
     pub(crate) fn list(&self) -> Vec<RunningRequest> {
-        let mut list: Vec<_> = self.lock().entries.iter().map(Entry::describe).collect();
+        let mut list: Vec<_> = self.lock().entries.iter().map(ListedRequest::describe).collect();
         list.sort_by_key(|request| std::cmp::Reverse(request.running));
         list
     }
@@ -98,7 +98,7 @@ impl RunningRequests {
     }
 }
 
-impl Entry {
+impl ListedRequest {
     fn describe(&self) -> RunningRequest {
         RunningRequest {
             label: self.label.clone(),

@@ -13,17 +13,17 @@ use haulier_proto::text::is_unseen;
 
 use crate::running::RunningRequest;
 use crate::settings::Slow;
-use crate::shared::Shared;
-use crate::span::Span;
+use crate::shared_pool::SharedPool;
+use crate::shown_duration::ShownDuration;
 
 /// Logs every request that has become slow since the last call.
-pub(crate) fn log_new(shared: &Shared, slow: &Slow) {
+pub(crate) fn log_new(shared: &SharedPool, slow: &Slow) {
     for request in shared.running.take_slow(slow.after) {
         shared.count(|counts| counts.slow += 1);
         let waits_for = request.pid.map_or_else(|| "unknown".to_owned(), activity);
         let (pool, pid, label) = (shared.settings.name.as_str(), request.pid, request.label.as_str());
         let Some(path) = &slow.log else {
-            tracing::warn!(pool, pid, after = %Span(request.running), request = label, waits_for, "slow request");
+            tracing::warn!(pool, pid, after = %ShownDuration(request.running), request = label, waits_for, "slow request");
             continue;
         };
         if let Err(error) = append(path, &line(pool, &request, &waits_for)) {

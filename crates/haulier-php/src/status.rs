@@ -2,23 +2,23 @@
 
 use std::time::Duration;
 
-use haulier_upstream::Load;
+use haulier_upstream::UpstreamLoad;
 
-use crate::counts::Counts;
+use crate::counts::PoolCounts;
 use crate::recycling::own_memory;
-use crate::shared::Shared;
+use crate::shared_pool::SharedPool;
 
 /// The state of a pool, and its counters since it was started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PoolStatus {
     /// Workers and the queue. A connection is a worker: `capacity` is the number of requests PHP works on at most.
-    pub load: Load,
+    pub load: UpstreamLoad,
     /// Ends of requests and of workers.
-    pub counts: Counts,
+    pub counts: PoolCounts,
 }
 
 impl PoolStatus {
-    pub(crate) fn of(shared: &Shared) -> Self {
+    pub(crate) fn of(shared: &SharedPool) -> Self {
         Self {
             load: shared.upstream.load(),
             counts: shared.counts(),
@@ -40,7 +40,7 @@ impl PoolStatus {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerStatus {
     /// The request it works on.
-    pub work: Work,
+    pub work: WorkerActivity,
     /// Its process id, where it is known.
     pub pid: Option<u32>,
     /// Requests it has answered, as far as the pool has seen; `None` where the worker is not known.
@@ -51,7 +51,7 @@ pub struct WorkerStatus {
 
 /// The work of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Work {
+pub enum WorkerActivity {
     /// A request that takes long: its label, and the time it has had the worker.
     Long(String, Duration),
     /// A request it got within the last tenth of a second or so.
@@ -61,7 +61,7 @@ pub enum Work {
 }
 
 impl WorkerStatus {
-    fn new(work: Work, pid: Option<u32>, served: Option<u64>) -> Self {
+    fn new(work: WorkerActivity, pid: Option<u32>, served: Option<u64>) -> Self {
         Self {
             work,
             pid,
@@ -73,7 +73,7 @@ impl WorkerStatus {
 
 /// Status of every worker started so far: those with a long-running request first, then the other busy ones, then the idle
 /// ones, the last used first.
-pub(crate) fn workers(shared: &Shared) -> Vec<WorkerStatus> {
+pub(crate) fn workers(shared: &SharedPool) -> Vec<WorkerStatus> {
     let long = shared.running.list();
     let (busy, idle) = shared
         .upstream
@@ -82,11 +82,11 @@ pub(crate) fn workers(shared: &Shared) -> Vec<WorkerStatus> {
     // /proc is read outside the lock.
     let long = long.into_iter().map(|request| {
         let served = request.pid.map(|_| request.served);
-        WorkerStatus::new(Work::Long(request.label, request.running), request.pid, served)
+        WorkerStatus::new(WorkerActivity::Long(request.label, request.running), request.pid, served)
     });
-    let short = (0..short).map(|_| WorkerStatus::new(Work::Short, None, None));
+    let short = (0..short).map(|_| WorkerStatus::new(WorkerActivity::Short, None, None));
     let idle = idle
         .into_iter()
-        .map(|(pid, served)| WorkerStatus::new(Work::Idle, pid, Some(served)));
+        .map(|(pid, served)| WorkerStatus::new(WorkerActivity::Idle, pid, Some(served)));
     long.chain(short).chain(idle).collect()
 }

@@ -17,16 +17,16 @@ const CLIENT_CHECK: Duration = Duration::from_millis(500);
 
 /// A request, as far as the choice of a connection depends on it.
 #[derive(Clone, Copy)]
-pub struct Ask<'a> {
+pub struct LeaseRequest<'a> {
     /// Key of requests that go to the same server; `None` goes to any.
     pub affinity: Option<&'a [u8]>,
     /// Presence of the client; asked now and then in the queue, and when a connection becomes free after a wait.
     pub client: &'a dyn Fn() -> Presence,
 }
 
-impl std::fmt::Debug for Ask<'_> {
+impl std::fmt::Debug for LeaseRequest<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Ask")
+        f.debug_struct("LeaseRequest")
             .field("affinity", &self.affinity)
             .finish_non_exhaustive()
     }
@@ -34,13 +34,13 @@ impl std::fmt::Debug for Ask<'_> {
 
 /// A place in the queue, given up when dropped. A lease already granted goes back to the upstream with it.
 #[derive(Debug)]
-struct Place<C: Connection> {
+struct QueuePlace<C: Connection> {
     upstream: Arc<Upstream<C>>,
     ticket: u64,
     granted: oneshot::Receiver<Lease<C>>,
 }
 
-impl<C: Connection> Drop for Place<C> {
+impl<C: Connection> Drop for QueuePlace<C> {
     fn drop(&mut self) {
         self.upstream.leave_queue(self.ticket);
     }
@@ -51,8 +51,8 @@ impl<C: Connection> Upstream<C> {
     ///
     /// # Errors
     /// See [`LeaseError`].
-    pub async fn lease(self: &Arc<Self>, ask: Ask<'_>, begun: Instant) -> Result<Lease<C>, LeaseError> {
-        self.lease_except(&mut Vec::new(), ask, begun).await
+    pub async fn lease(self: &Arc<Self>, request: LeaseRequest<'_>, begun: Instant) -> Result<Lease<C>, LeaseError> {
+        self.lease_except(&mut Vec::new(), request, begun).await
     }
 
     /// A new connection in the place of one that failed. An old connection may simply have been closed, so the same server
@@ -60,7 +60,7 @@ impl<C: Connection> Upstream<C> {
     ///
     /// # Errors
     /// See [`LeaseError`].
-    pub async fn lease_again(self: &Arc<Self>, mut failed: Lease<C>, ask: Ask<'_>) -> Result<Lease<C>, LeaseError> {
+    pub async fn lease_again(self: &Arc<Self>, mut failed: Lease<C>, request: LeaseRequest<'_>) -> Result<Lease<C>, LeaseError> {
         let (begun, is_only) = (Instant::now(), self.servers() == 1);
         if failed.is_reused() || is_only {
             match failed.reconnect().await {
@@ -70,18 +70,18 @@ impl<C: Connection> Upstream<C> {
         }
         let mut refused = vec![failed.server()];
         drop(failed);
-        self.lease_except(&mut refused, ask, begun).await
+        self.lease_except(&mut refused, request, begun).await
     }
 
     async fn lease_except(
         self: &Arc<Self>,
         refused: &mut Vec<usize>,
-        ask: Ask<'_>,
+        request: LeaseRequest<'_>,
         begun: Instant,
     ) -> Result<Lease<C>, LeaseError> {
         let mut attempts = 0;
         loop {
-            let mut lease = self.queue(refused, ask, begun).await?;
+            let mut lease = self.queue(refused, request, begun).await?;
             let Err(error) = lease.connect().await else {
                 return Ok(lease);
             };
@@ -97,25 +97,25 @@ impl<C: Connection> Upstream<C> {
     }
 
     /// Waits for the next lease in the order of arrival.
-    async fn queue(self: &Arc<Self>, excluded: &[usize], ask: Ask<'_>, begun: Instant) -> Result<Lease<C>, LeaseError> {
+    async fn queue(self: &Arc<Self>, excluded: &[usize], request: LeaseRequest<'_>, begun: Instant) -> Result<Lease<C>, LeaseError> {
         let mut turn = Turn::Usual;
         loop {
-            let (ticket, granted) = match self.request(excluded, ask.affinity, turn) {
+            let (ticket, granted) = match self.request(excluded, request.affinity, turn) {
                 Grant::Lease(lease) => return Ok(lease),
                 Grant::Queued(ticket, granted) => (ticket, granted),
                 Grant::Full => return Err(LeaseError::Exhausted { waited: Duration::ZERO }),
                 Grant::Stopped => return Err(LeaseError::Stopped),
             };
-            let place = Place {
+            let place = QueuePlace {
                 upstream: Arc::clone(self),
                 ticket,
                 granted,
             };
-            let granted = place.wait(ask, begun).await;
+            let granted = place.wait(request, begun).await;
             let waited = begun.elapsed();
             self.note_wait(waited);
             let mut lease = granted?;
-            match (ask.client)() {
+            match (request.client)() {
                 Presence::Gone => return Err(LeaseError::Abandoned { waited }),
                 // Its client may be gone: this request asks again, behind all others.
                 Presence::Silent if turn == Turn::Usual && self.has_usual_waiters() => turn = Turn::Last,
@@ -128,9 +128,9 @@ impl<C: Connection> Upstream<C> {
     }
 }
 
-impl<C: Connection> Place<C> {
+impl<C: Connection> QueuePlace<C> {
     /// Waits for the lease; leaves the queue when the time is over or the client is gone.
-    async fn wait(mut self, ask: Ask<'_>, begun: Instant) -> Result<Lease<C>, LeaseError> {
+    async fn wait(mut self, request: LeaseRequest<'_>, begun: Instant) -> Result<Lease<C>, LeaseError> {
         loop {
             let left = self.upstream.queue_timeout().saturating_sub(begun.elapsed());
             let is_last = left <= CLIENT_CHECK;
@@ -146,7 +146,7 @@ impl<C: Connection> Place<C> {
                 self.upstream.note_exhausted();
                 return Err(LeaseError::Exhausted { waited });
             }
-            match (ask.client)() {
+            match (request.client)() {
                 Presence::Here => {}
                 Presence::Silent => self.upstream.defer(self.ticket),
                 Presence::Gone => return Err(LeaseError::Abandoned { waited }),

@@ -22,7 +22,7 @@ mod settings;
 mod upstream;
 mod wait_times;
 
-pub use acquire::Ask;
+pub use acquire::LeaseRequest;
 pub use address::Address;
 pub use alarm::Alarm;
 pub use checks::{HealthChecks, probe_while_down};
@@ -30,7 +30,7 @@ pub use connection::Connection;
 pub use error::LeaseError;
 pub use health::Thresholds;
 pub use lease::Lease;
-pub use load::Load;
+pub use load::UpstreamLoad;
 pub use server::ServerStatus;
 pub use settings::UpstreamSettings;
 pub use upstream::Upstream;

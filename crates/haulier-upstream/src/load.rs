@@ -6,7 +6,7 @@ use crate::wait_times::WaitTimes;
 
 /// How busy an upstream is, and has been since it was started.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Load {
+pub struct UpstreamLoad {
     /// Most requests at a time: the connections that all servers may have together.
     pub capacity: usize,
     /// Requests that have a connection.
@@ -33,7 +33,7 @@ pub struct Load {
     pub waits: WaitTimes,
 }
 
-impl Load {
+impl UpstreamLoad {
     /// This load with everything that a predecessor has counted and is still busy with. The capacity stays this one's.
     #[must_use]
     pub fn following(mut self, before: &Self) -> Self {
@@ -49,10 +49,10 @@ impl Load {
     }
 }
 
-/// The part of a [`Load`] that is counted as requests come and go.
+/// The part of a [`UpstreamLoad`] that is counted as requests come and go.
 #[derive(Debug)]
 pub(crate) struct Usage {
-    pub(crate) counts: Load,
+    pub(crate) counts: UpstreamLoad,
     /// Moment up to which `busy_time` is right.
     settled: Instant,
 }
@@ -60,9 +60,9 @@ pub(crate) struct Usage {
 impl Usage {
     pub(crate) fn new(capacity: usize) -> Self {
         Self {
-            counts: Load {
+            counts: UpstreamLoad {
                 capacity,
-                ..Load::default()
+                ..UpstreamLoad::default()
             },
             settled: Instant::now(),
         }

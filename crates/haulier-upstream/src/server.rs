@@ -24,7 +24,7 @@ pub struct ServerStatus {
 
 /// The life of a server's process, as far as its owner reports it. Health is a second matter: a running server may be down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Phase {
+pub(crate) enum ServerPhase {
     /// It runs: connections can be opened.
     Running,
     /// It is being started, or is about to be replaced: requests wait, those with an idle connection excepted.
@@ -55,7 +55,7 @@ impl<C> Pooled<C> {
 /// A server. Its open connections are `busy` and `idle` together.
 #[derive(Debug)]
 pub(crate) struct Server<C> {
-    pub(crate) phase: Phase,
+    pub(crate) phase: ServerPhase,
     /// Number of its starts.
     pub(crate) generation: u64,
     pub(crate) health: Health,
@@ -71,7 +71,7 @@ pub(crate) struct Server<C> {
 }
 
 impl<C: Connection> Server<C> {
-    pub(crate) fn new(phase: Phase) -> Self {
+    pub(crate) fn new(phase: ServerPhase) -> Self {
         Self {
             phase,
             generation: 0,
@@ -110,13 +110,13 @@ impl<C: Connection> Server<C> {
     }
 
     pub(crate) fn note_started(&mut self) {
-        (self.phase, self.unused_since) = (Phase::Running, Some(Instant::now()));
+        (self.phase, self.unused_since) = (ServerPhase::Running, Some(Instant::now()));
     }
 
     /// The process has ended. Gives its idle connections, for the caller to close.
     pub(crate) fn note_ended(&mut self) -> Vec<Pooled<C>> {
-        if self.phase == Phase::Running {
-            self.phase = Phase::Starting;
+        if self.phase == ServerPhase::Running {
+            self.phase = ServerPhase::Starting;
         }
         self.generation += 1;
         std::mem::take(&mut self.idle)
@@ -124,8 +124,8 @@ impl<C: Connection> Server<C> {
 
     /// The process of this start will end: it gets no further connections.
     pub(crate) fn note_ending(&mut self, generation: u64) {
-        if self.phase == Phase::Running && self.generation == generation {
-            self.phase = Phase::Starting;
+        if self.phase == ServerPhase::Running && self.generation == generation {
+            self.phase = ServerPhase::Starting;
         }
     }
 
@@ -141,7 +141,7 @@ impl<C: Connection> Server<C> {
         if unused < idle {
             return Err(idle - unused);
         }
-        self.phase = Phase::Parked;
+        self.phase = ServerPhase::Parked;
         Ok(std::mem::take(&mut self.idle))
     }
 }

@@ -3,7 +3,7 @@
 use std::ops::{Index, IndexMut};
 
 use crate::connection::Connection;
-use crate::server::{Phase, Pooled, Server};
+use crate::server::{ServerPhase, Pooled, Server};
 
 /// The servers by number.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub(crate) struct Servers<C> {
 }
 
 impl<C: Connection> Servers<C> {
-    pub(crate) fn new(number: usize, phase: Phase, most_open: usize) -> Self {
+    pub(crate) fn new(number: usize, phase: ServerPhase, most_open: usize) -> Self {
         Self {
             servers: (0..number).map(|_| Server::new(phase)).collect(),
             most_open,
@@ -42,7 +42,7 @@ impl<C: Connection> Servers<C> {
 
     /// Whether it makes sense to open a connection to this server.
     pub(crate) fn can_open(&self, server: usize) -> bool {
-        self.servers[server].phase == Phase::Running && self.is_usable(server)
+        self.servers[server].phase == ServerPhase::Running && self.is_usable(server)
     }
 
     /// Number of connections that this server may still get.
@@ -59,7 +59,7 @@ impl<C: Connection> Servers<C> {
                 && !excluded.contains(number)
                 && wanted.is_none_or(|wanted| wanted == *number)
                 && (!server.idle.is_empty()
-                    || (may_open && server.phase == Phase::Running && server.open() < self.most_open))
+                    || (may_open && server.phase == ServerPhase::Running && server.open() < self.most_open))
         });
         let least_busy = candidates.min_by_key(|(_, server)| server.busy + server.foreign_load);
         least_busy.map(|(number, _)| number)
@@ -67,18 +67,18 @@ impl<C: Connection> Servers<C> {
 
     /// The first parked server, started by the caller from now on.
     pub(crate) fn unpark(&mut self) -> Option<usize> {
-        let number = self.servers.iter().position(|server| server.phase == Phase::Parked)?;
-        self.servers[number].phase = Phase::Starting;
+        let number = self.servers.iter().position(|server| server.phase == ServerPhase::Parked)?;
+        self.servers[number].phase = ServerPhase::Starting;
         Some(number)
     }
 
     pub(crate) fn has_parked(&self) -> bool {
-        self.servers.iter().any(|server| server.phase == Phase::Parked)
+        self.servers.iter().any(|server| server.phase == ServerPhase::Parked)
     }
 
     /// At least one server can be reached, as far as is known.
     pub(crate) fn is_live(&self) -> bool {
-        let is_live = |server: &Server<C>| server.phase != Phase::Starting && !server.health.is_down();
+        let is_live = |server: &Server<C>| server.phase != ServerPhase::Starting && !server.health.is_down();
         self.servers.iter().any(is_live)
     }
 

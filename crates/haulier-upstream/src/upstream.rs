@@ -14,10 +14,10 @@ use crate::affinity::Affinity;
 use crate::alarm::Alarm;
 use crate::connection::Connection;
 use crate::lease::Lease;
-use crate::load::{Load, Usage};
+use crate::load::{UpstreamLoad, Usage};
 use crate::open_rate::OpenRate;
 use crate::queue::{Queue, Turn};
-use crate::server::{Phase, Pooled, ServerStatus};
+use crate::server::{ServerPhase, Pooled, ServerStatus};
 use crate::servers::Servers;
 use crate::settings::UpstreamSettings;
 
@@ -30,11 +30,11 @@ pub struct Upstream<C: Connection> {
     alarms: Vec<Alarm>,
     /// Told when the last lease ends while the upstream stops.
     drained: Notify,
-    state: Mutex<State<C>>,
+    state: Mutex<UpstreamState<C>>,
 }
 
 #[derive(Debug)]
-struct State<C: Connection> {
+struct UpstreamState<C: Connection> {
     servers: Servers<C>,
     queue: Queue<Lease<C>>,
     open_rate: OpenRate,
@@ -60,11 +60,11 @@ impl<C: Connection> Upstream<C> {
     pub fn new(settings: UpstreamSettings) -> io::Result<Arc<Self>> {
         let number = settings.addresses.len();
         let phase = if settings.is_running {
-            Phase::Running
+            ServerPhase::Running
         } else {
-            Phase::Starting
+            ServerPhase::Starting
         };
-        let state = State {
+        let state = UpstreamState {
             servers: Servers::new(number, phase, settings.connections),
             queue: Queue::new(),
             open_rate: OpenRate::new(settings.open_rate),
@@ -81,7 +81,7 @@ impl<C: Connection> Upstream<C> {
         }))
     }
 
-    fn lock(&self) -> MutexGuard<'_, State<C>> {
+    fn lock(&self) -> MutexGuard<'_, UpstreamState<C>> {
         // Nothing under the lock leaves the state half changed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -187,7 +187,7 @@ impl<C: Connection> Upstream<C> {
         }
     }
 
-    fn end_lease(&self, mut state: MutexGuard<'_, State<C>>, server: usize, connection: Option<Pooled<C>>) {
+    fn end_lease(&self, mut state: MutexGuard<'_, UpstreamState<C>>, server: usize, connection: Option<Pooled<C>>) {
         state.settle();
         state.servers[server].end_lease(connection);
         if state.is_stopping && state.servers.busy() == 0 {
@@ -407,10 +407,10 @@ impl<C: Connection> Upstream<C> {
 /// Status.
 impl<C: Connection> Upstream<C> {
     /// How busy it is now, and has been.
-    pub fn load(&self) -> Load {
+    pub fn load(&self) -> UpstreamLoad {
         let mut state = self.lock();
         state.settle();
-        Load {
+        UpstreamLoad {
             busy: state.servers.busy(),
             idle: state.servers.iter().map(|server| server.idle.len()).sum(),
             queued: state.queue.len(),
@@ -443,7 +443,7 @@ impl<C: Connection> Upstream<C> {
     }
 }
 
-impl<C: Connection> State<C> {
+impl<C: Connection> UpstreamState<C> {
     /// Brings the busy time up to date; to be called before the number of leases changes.
     fn settle(&mut self) {
         self.usage.settle(self.servers.busy());

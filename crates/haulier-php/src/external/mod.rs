@@ -14,7 +14,7 @@ use crate::connection::Connection;
 use crate::error::StartError;
 use crate::recycling::Recycling;
 use crate::settings::{External, Health, PoolSettings};
-use crate::shared::Shared;
+use crate::shared_pool::SharedPool;
 
 /// One server of a pool that another program runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,12 +50,12 @@ impl ExternalServers {
     ///
     /// # Errors
     /// See [`StartError`].
-    pub(crate) fn start(settings: PoolSettings, external: &External) -> Result<(Arc<Shared>, Self), StartError> {
+    pub(crate) fn start(settings: PoolSettings, external: &External) -> Result<(Arc<SharedPool>, Self), StartError> {
         if external.connections == 0 || external.servers.is_empty() {
             return Err(StartError::Empty);
         }
         let upstream = Upstream::new(upstream_settings(&settings, external)).map_err(StartError::Thread)?;
-        let shared = Shared::new(settings, upstream, None, Recycling::default());
+        let shared = SharedPool::new(settings, upstream, None, Recycling::default());
         let told = Arc::new(Told(Mutex::new(vec![None; external.servers.len()])));
         let checks = start_checks(&shared, external, &told).map_err(StartError::Thread)?;
         let is_asked = external.health.as_ref().is_some_and(|health| health.status.is_some());
@@ -63,7 +63,7 @@ impl ExternalServers {
     }
 
     /// Every server.
-    pub(crate) fn status(&self, shared: &Shared) -> Vec<ExternalServer> {
+    pub(crate) fn status(&self, shared: &SharedPool) -> Vec<ExternalServer> {
         let servers = shared.upstream.status().into_iter().zip(self.told.lock().clone());
         servers
             .map(|(status, told)| ExternalServer {
@@ -100,7 +100,7 @@ fn upstream_settings(settings: &PoolSettings, external: &External) -> UpstreamSe
     }
 }
 
-fn start_checks(shared: &Arc<Shared>, external: &External, told: &Arc<Told>) -> std::io::Result<HealthChecks> {
+fn start_checks(shared: &Arc<SharedPool>, external: &External, told: &Arc<Told>) -> std::io::Result<HealthChecks> {
     let servers = external.servers.len();
     match &external.health {
         None if servers < 2 => Ok(HealthChecks::none()),
@@ -120,7 +120,7 @@ fn start_checks(shared: &Arc<Shared>, external: &External, told: &Arc<Told>) -> 
 }
 
 /// Checks one server for ever: its ping, then its status page if that is wanted.
-async fn check(shared: Arc<Shared>, server: usize, health: Health, told: Arc<Told>) {
+async fn check(shared: Arc<SharedPool>, server: usize, health: Health, told: Arc<Told>) {
     let mut has_warned = false;
     loop {
         tokio::time::sleep(health.every).await;
@@ -152,6 +152,6 @@ async fn ask(upstream: &Upstream<Connection>, server: usize, path: &str, timeout
 }
 
 /// Closes connections that have been idle for too long. Gives the time until the next one will have been.
-pub(crate) fn maintain(shared: &Shared, external: &External) -> Option<Duration> {
+pub(crate) fn maintain(shared: &SharedPool, external: &External) -> Option<Duration> {
     shared.upstream.close_idle(external.idle_timeout)
 }

@@ -6,7 +6,7 @@ use haulier_http::Presence;
 use haulier_proto::fastcgi::ParamsWriter;
 
 use crate::connection::Connection;
-use crate::exchange::Exchange;
+use crate::fastcgi_exchange::FastCgiExchange;
 use crate::request::{Body, Request};
 
 /// Longest head of the answer, bytes.
@@ -17,7 +17,7 @@ const LONGEST_BODY: usize = 64 * 1024;
 /// The server's answer to a request for this path, if its status is 200.
 pub(super) async fn ask(connection: &Connection, path: &str) -> Option<Vec<u8>> {
     let params = ping_params(path)?;
-    let mut exchange = Exchange::new(RESPONSE_HEAD, true);
+    let mut exchange = FastCgiExchange::new(RESPONSE_HEAD, true);
     let request = Request {
         params: &params,
         body: Body::Empty,

@@ -23,7 +23,7 @@ use rustix::process::Signal;
 
 use self::recipe::Recipe;
 use self::spawn::Inherited;
-use self::wire::Order;
+use self::wire::SpawnerOrder;
 use crate::children;
 use crate::settings::Supervised;
 
@@ -114,7 +114,7 @@ impl Spawner {
         listener: BorrowedFd<'_>,
         inherited: Inherited<'_>,
     ) -> io::Result<(u32, Option<OwnedFd>)> {
-        let order = Order::Start {
+        let order = SpawnerOrder::Start {
             recipe,
             admin_ini: inherited.admin_ini.is_some(),
             opcache: inherited.opcache.is_some(),
@@ -129,44 +129,44 @@ impl Spawner {
 
     /// Exit status of this php-cgi; `None` while it runs.
     pub(crate) fn how_ended(&self, master: u32) -> io::Result<Option<ExitStatus>> {
-        let (value, _) = self.ask(Order::HowEnded { master }, &[])?;
+        let (value, _) = self.ask(SpawnerOrder::HowEnded { master }, &[])?;
         Ok((value & wire::ENDED != 0).then(|| ExitStatus::from_raw(value as u32 as i32)))
     }
 
     /// Sends SIGTERM or SIGKILL to this php-cgi and its children; true when it was sent.
     pub(crate) fn end_group(&self, master: u32, signal: Signal) -> bool {
         let force = signal == Signal::KILL;
-        self.number(Order::EndGroup { master, force }) == 1
+        self.number(SpawnerOrder::EndGroup { master, force }) == 1
     }
 
     /// Ends this php-cgi by SIGKILL; its children finish what they are at.
     pub(crate) fn end_master(&self, master: u32) {
-        self.number(Order::EndMaster { master });
+        self.number(SpawnerOrder::EndMaster { master });
     }
 
     /// The child of this php-cgi that holds the socket with this inode.
     pub(crate) fn holder(&self, master: u32, inode: u32) -> Option<u32> {
-        let pid = self.number(Order::Holder { master, inode });
+        let pid = self.number(SpawnerOrder::Holder { master, inode });
         u32::try_from(pid).ok().filter(|&pid| pid != 0)
     }
 
     /// Sends SIGTERM or SIGKILL to this child, if it still holds the socket; true when it was sent.
     pub(crate) fn end_child(&self, child: u32, inode: u32, signal: Signal) -> bool {
         let force = signal == Signal::KILL;
-        self.number(Order::EndChild { child, inode, force }) == 1
+        self.number(SpawnerOrder::EndChild { child, inode, force }) == 1
     }
 
     /// Memory of this php-cgi and its children, bytes.
     pub(crate) fn memory(&self, master: u32) -> Option<u64> {
-        Some(self.number(Order::Memory { master })).filter(|&bytes| bytes != 0)
+        Some(self.number(SpawnerOrder::Memory { master })).filter(|&bytes| bytes != 0)
     }
 
     /// A question that has no answer where the process is gone.
-    fn number(&self, order: Order) -> u64 {
+    fn number(&self, order: SpawnerOrder) -> u64 {
         self.ask(order, &[]).map_or(0, |(value, _)| value)
     }
 
-    fn ask(&self, order: Order, with: &[BorrowedFd<'_>]) -> io::Result<(u64, Option<OwnedFd>)> {
+    fn ask(&self, order: SpawnerOrder, with: &[BorrowedFd<'_>]) -> io::Result<(u64, Option<OwnedFd>)> {
         let mut line = self.line();
         let asked = wire::ask(line.as_ref().ok_or_else(gone)?.as_fd(), order, with);
         match asked {

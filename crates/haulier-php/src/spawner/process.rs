@@ -17,7 +17,7 @@ use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 use super::recipe::Recipe;
 use super::spawn::{Inherited, keep_signals_off, spawn};
-use super::wire::{self, Order, Reply};
+use super::wire::{self, SpawnerOrder, Reply};
 use crate::children;
 use crate::memory;
 
@@ -99,33 +99,33 @@ struct SpawnerState {
 }
 
 impl SpawnerState {
-    fn carry_out(&mut self, order: Order, with: &[OwnedFd]) -> Reply {
+    fn carry_out(&mut self, order: SpawnerOrder, with: &[OwnedFd]) -> Reply {
         let answer = |value| Ok((value, None));
         match order {
-            Order::Start {
+            SpawnerOrder::Start {
                 recipe,
                 admin_ini,
                 opcache,
             } => self.start(recipe as usize, admin_ini, opcache, with),
-            Order::HowEnded { master } => answer(self.how_ended(master)?),
-            Order::EndGroup { master, force } => {
+            SpawnerOrder::HowEnded { master } => answer(self.how_ended(master)?),
+            SpawnerOrder::EndGroup { master, force } => {
                 let (_, child) = self.masters.get(&master).ok_or(libc::ESRCH)?;
                 answer(u64::from(end_group(child, force)))
             }
-            Order::Holder { master, inode } => {
+            SpawnerOrder::Holder { master, inode } => {
                 self.masters.get(&master).ok_or(libc::ESRCH)?;
                 answer(children::holder(master, inode).unwrap_or(0).into())
             }
-            Order::EndChild { child, inode, force } => {
+            SpawnerOrder::EndChild { child, inode, force } => {
                 let is_ours = |master: &u32| children::of(*master).contains(&child);
                 let sent = self.masters.keys().any(is_ours) && children::end_holder(child, inode, signal(force));
                 answer(sent.into())
             }
-            Order::Memory { master } => {
+            SpawnerOrder::Memory { master } => {
                 self.masters.get(&master).ok_or(libc::ESRCH)?;
                 answer(memory::of_tree(master).unwrap_or(0))
             }
-            Order::EndMaster { master } => {
+            SpawnerOrder::EndMaster { master } => {
                 let (_, child) = self.masters.get(&master).ok_or(libc::ESRCH)?;
                 answer(u64::from(kill_process(Pid::from_child(child), Signal::KILL).is_ok()))
             }

@@ -25,7 +25,7 @@ pub(super) const LONGEST: usize = 192 * 1024;
 
 /// An order to the spawner. There are no others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Order {
+pub(super) enum SpawnerOrder {
     /// Start the recipe of this number. The listening socket comes with it, and the directories that are set.
     Start {
         recipe: u32,
@@ -46,7 +46,7 @@ pub(super) enum Order {
     EndMaster { master: u32 },
 }
 
-impl Order {
+impl SpawnerOrder {
     fn encode(self) -> [u8; ORDER] {
         let words: [u32; 4] = match self {
             Self::Start {
@@ -106,7 +106,7 @@ pub(super) type Reply = Result<(u64, Option<OwnedFd>), i32>;
 ///
 /// # Errors
 /// The other end is closed, or does not answer.
-pub(super) fn ask(line: BorrowedFd<'_>, order: Order, with: &[BorrowedFd<'_>]) -> io::Result<Reply> {
+pub(super) fn ask(line: BorrowedFd<'_>, order: SpawnerOrder, with: &[BorrowedFd<'_>]) -> io::Result<Reply> {
     send(line, &order.encode(), with)?;
     let mut bytes = [0; REPLY + 1];
     let (length, mut descriptors) = receive(line, &mut bytes)?;
@@ -123,13 +123,13 @@ pub(super) fn ask(line: BorrowedFd<'_>, order: Order, with: &[BorrowedFd<'_>]) -
 }
 
 /// The next order with its descriptors; `None` for a packet that is no order, an error at the end.
-pub(super) fn next(line: BorrowedFd<'_>) -> io::Result<(Option<Order>, Vec<OwnedFd>)> {
+pub(super) fn next(line: BorrowedFd<'_>) -> io::Result<(Option<SpawnerOrder>, Vec<OwnedFd>)> {
     let mut bytes = [0; ORDER + 1];
     let (length, descriptors) = receive(line, &mut bytes)?;
     if length == 0 {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    Ok((Order::decode(&bytes[..length]), descriptors))
+    Ok((SpawnerOrder::decode(&bytes[..length]), descriptors))
 }
 
 /// Answers the last order.
@@ -184,35 +184,35 @@ mod tests {
     #[test]
     fn every_order_arrives_as_it_was_sent_and_nothing_else_is_one() {
         let orders = [
-            Order::Start {
+            SpawnerOrder::Start {
                 recipe: 3,
                 admin_ini: false,
                 opcache: true,
             },
-            Order::HowEnded { master: 7 },
-            Order::EndGroup { master: 8, force: true },
-            Order::Holder { master: 9, inode: 10 },
-            Order::EndChild {
+            SpawnerOrder::HowEnded { master: 7 },
+            SpawnerOrder::EndGroup { master: 8, force: true },
+            SpawnerOrder::Holder { master: 9, inode: 10 },
+            SpawnerOrder::EndChild {
                 child: 11,
                 inode: 12,
                 force: false,
             },
-            Order::Memory { master: 13 },
+            SpawnerOrder::Memory { master: 13 },
         ];
         for order in orders {
-            assert_eq!(Order::decode(&order.encode()), Some(order));
+            assert_eq!(SpawnerOrder::decode(&order.encode()), Some(order));
         }
-        assert_eq!(Order::decode(&[0; ORDER]), None);
-        assert_eq!(Order::decode(&[7; ORDER]), None);
-        assert_eq!(Order::decode(&orders[0].encode()[1..]), None);
-        assert_eq!(Order::decode(&[1; ORDER + 1]), None);
+        assert_eq!(SpawnerOrder::decode(&[0; ORDER]), None);
+        assert_eq!(SpawnerOrder::decode(&[7; ORDER]), None);
+        assert_eq!(SpawnerOrder::decode(&orders[0].encode()[1..]), None);
+        assert_eq!(SpawnerOrder::decode(&[1; ORDER + 1]), None);
     }
 
     #[test]
     fn an_answer_carries_a_number_and_a_descriptor_or_an_error() {
         let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
             .expect("a pair of sockets");
-        let order = Order::HowEnded { master: 1 };
+        let order = SpawnerOrder::HowEnded { master: 1 };
         let other = std::thread::spawn(move || {
             let (received, mut with) = next(theirs.as_fd()).expect("an order");
             assert_eq!(received, Some(order));

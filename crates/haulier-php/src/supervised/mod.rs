@@ -16,7 +16,7 @@ pub(crate) use self::supervisor::Supervisor;
 use crate::connection::Connection;
 use crate::recycling::Spent;
 use crate::settings::Supervised;
-use crate::shared::Shared;
+use crate::shared_pool::SharedPool;
 
 /// Pause between two maintenance rounds where requests may wait for the next second of the spawn rate.
 const SPAWN_PAUSE: Duration = Duration::from_millis(100);
@@ -30,7 +30,7 @@ pub(crate) fn maintenance_interval(own: &Supervised) -> Option<Duration> {
 }
 
 /// Ends idle workers that are too old or not needed, and grants what the spawn rate allows.
-pub(crate) fn maintain(shared: &Arc<Shared>, own: &Supervised) {
+pub(crate) fn maintain(shared: &Arc<SharedPool>, own: &Supervised) {
     let old = shared.upstream.take_idle(|connection| is_old(own, connection));
     end(shared, old, Spent::Age);
     if let Some(shrink) = own.shrink {
@@ -48,7 +48,7 @@ fn is_old(own: &Supervised, connection: &Connection) -> bool {
 }
 
 /// Ends the workers of these connections. The master, or the worker that waits in reserve, replaces them.
-fn end(shared: &Shared, connections: Vec<Connection>, why: Spent) {
+fn end(shared: &SharedPool, connections: Vec<Connection>, why: Spent) {
     let Some(processes) = &shared.processes else { return };
     for connection in connections {
         if processes.end(&connection.peer, Signal::TERM) {

@@ -18,7 +18,7 @@ use crate::error::StartError;
 use crate::processes::Processes;
 use crate::recycling::Recycling;
 use crate::settings::{PoolSettings, Supervised};
-use crate::shared::Shared;
+use crate::shared_pool::SharedPool;
 use crate::spawner::Spawner;
 use crate::spawner::recipe::Recipe;
 
@@ -30,11 +30,11 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) struct Supervisor {
     /// Closing it orders the threads to end.
     order: Mutex<Option<PipeWriter>>,
-    ended: Mutex<Option<Ended>>,
+    ended: Mutex<Option<ThreadsEnded>>,
 }
 
 /// Nothing is ever sent: the channel closes when the last thread ends.
-type Ended = tokio::sync::mpsc::Receiver<()>;
+type ThreadsEnded = tokio::sync::mpsc::Receiver<()>;
 
 /// Whether every worker is to be a php-cgi of its own. Warns if the system demands it and not the settings.
 fn is_separate(pool: &str, own: &Supervised, spawner: Option<&Arc<Spawner>>) -> bool {
@@ -106,7 +106,7 @@ impl Supervisor {
         settings: PoolSettings,
         own: &Supervised,
         spawner: Option<&Arc<Spawner>>,
-    ) -> Result<(Arc<Shared>, Self), StartError> {
+    ) -> Result<(Arc<SharedPool>, Self), StartError> {
         if own.workers == 0 {
             return Err(StartError::Empty);
         }
@@ -119,7 +119,7 @@ impl Supervisor {
         let upstream = Upstream::new(upstream_settings(&settings, own, &sockets)).map_err(StartError::Thread)?;
         let processes = Processes::new(sockets.len(), separate, spawner.cloned());
         let recycling = Recycling::new(own.recycle, own.workers / sockets.len());
-        let shared = Shared::new(settings, upstream, Some(processes), recycling);
+        let shared = SharedPool::new(settings, upstream, Some(processes), recycling);
         let (orders, order) = io::pipe().map_err(StartError::Thread)?;
         let (tell_started, started) = mpsc::sync_channel(sockets.len());
         let (alive, ended) = tokio::sync::mpsc::channel(1);

@@ -22,7 +22,7 @@ use super::socket::Socket;
 use crate::children;
 use crate::processes::Processes;
 use crate::settings::Supervised;
-use crate::shared::Shared;
+use crate::shared_pool::SharedPool;
 use crate::spawner::recipe;
 use crate::stderr::StderrTail;
 
@@ -41,7 +41,7 @@ const STUCK: Duration = Duration::from_secs(1);
 
 /// The thread's part of the world.
 pub(super) struct Watcher {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<SharedPool>,
     /// Every worker is a program of its own; otherwise this program is a master with children.
     pub(super) separate: bool,
     /// Number of the program's address.
@@ -57,7 +57,7 @@ pub(super) struct Watcher {
 
 /// An event that ends the watch over a running php-cgi.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Event {
+enum WatchEvent {
     /// It has ended.
     End,
     /// The pool ends.
@@ -72,7 +72,7 @@ enum Event {
 type Missing = Option<(Instant, Vec<u32>)>;
 
 /// How the watch over one php-cgi ended. It runs no longer.
-enum Outcome {
+enum WatchEnd {
     Ordered,
     Parked,
     Replaced,
@@ -94,11 +94,11 @@ impl Watcher {
                 Ok(master) => {
                     self.report_start(master.id(), first.take(), is_usual);
                     let status = match self.watch(master) {
-                        Outcome::Ordered => return,
-                        Outcome::Parked if self.wait_for_alarm() => None,
-                        Outcome::Parked => return,
-                        Outcome::Replaced => None,
-                        Outcome::ByItself(status) => Some(status),
+                        WatchEnd::Ordered => return,
+                        WatchEnd::Parked if self.wait_for_alarm() => None,
+                        WatchEnd::Parked => return,
+                        WatchEnd::Replaced => None,
+                        WatchEnd::ByItself(status) => Some(status),
                     };
                     // A program that ends successfully at its very start is not PHP.
                     let was_asked = |status| self.was_asked_to_end(status) && begun.elapsed() >= FIRST_PAUSE;
@@ -146,7 +146,7 @@ impl Watcher {
     }
 
     /// Waits until PHP ends by itself, or ends it: when ordered to, when no request needs it, when it is stuck.
-    fn watch(&self, mut master: Master) -> Outcome {
+    fn watch(&self, mut master: Master) -> WatchEnd {
         if let Some(stderr) = master.take_stderr() {
             log_stderr(stderr, self.pool().to_owned(), Arc::clone(&self.shared.stderr));
         }
@@ -159,23 +159,23 @@ impl Watcher {
         }
         let event = self.wait_for_event(&mut master);
         match event {
-            Event::End => {}
-            Event::Stuck => master.end(),
-            Event::Order | Event::Park => end_group(&mut master),
+            WatchEvent::End => {}
+            WatchEvent::Stuck => master.end(),
+            WatchEvent::Order | WatchEvent::Park => end_group(&mut master),
         }
         let status = master.wait();
-        self.note_end(event == Event::Park || self.was_asked_to_end(status));
+        self.note_end(event == WatchEvent::Park || self.was_asked_to_end(status));
         match event {
-            Event::Order => return Outcome::Ordered,
-            Event::Park => return Outcome::Parked,
-            Event::End | Event::Stuck => {}
+            WatchEvent::Order => return WatchEnd::Ordered,
+            WatchEvent::Park => return WatchEnd::Parked,
+            WatchEvent::End | WatchEvent::Stuck => {}
         }
         // Its children would answer on the socket for ever. SIGTERM lets them finish their requests.
         master.end_group(Signal::TERM);
-        if event == Event::Stuck {
-            Outcome::Replaced
+        if event == WatchEvent::Stuck {
+            WatchEnd::Replaced
         } else {
-            Outcome::ByItself(status)
+            WatchEnd::ByItself(status)
         }
     }
 
@@ -229,7 +229,7 @@ impl Watcher {
         true
     }
 
-    fn wait_for_event(&self, master: &mut Master) -> Event {
+    fn wait_for_event(&self, master: &mut Master) -> WatchEvent {
         let process = rustix::process::pidfd_open(master.pid(), PidfdFlags::empty());
         let Ok(process) = process else {
             return self.poll_for_event(master);
@@ -243,11 +243,11 @@ impl Watcher {
         let mut missing = None;
         while either.iter().all(|descriptor| descriptor.revents().is_empty()) {
             if has_children && self.is_stuck(master.id(), &mut missing) {
-                return Event::Stuck;
+                return WatchEvent::Stuck;
             }
             let upstream = &self.shared.upstream;
             let park = match self.own.parks_after().map(|idle| upstream.park(self.server, idle)) {
-                Some(Ok(())) => return Event::Park,
+                Some(Ok(())) => return WatchEvent::Park,
                 Some(Err(left)) => Some(left),
                 None => None,
             };
@@ -256,9 +256,9 @@ impl Watcher {
             let _ = rustix::event::poll(&mut either, pause.as_ref()); // EINTR: once more
         }
         if either[0].revents().is_empty() {
-            Event::Order
+            WatchEvent::Order
         } else {
-            Event::End
+            WatchEvent::End
         }
     }
 
@@ -296,13 +296,13 @@ impl Watcher {
     }
 
     /// The event where the system gives no descriptor for the process.
-    fn poll_for_event(&self, master: &mut Master) -> Event {
+    fn poll_for_event(&self, master: &mut Master) -> WatchEvent {
         while master.is_running() {
             if self.ordered_to_end(END_GRACE) {
-                return Event::Order;
+                return WatchEvent::Order;
             }
         }
-        Event::End
+        WatchEvent::End
     }
 
     /// Waits for the order to end, at most for `time`; true if it came.

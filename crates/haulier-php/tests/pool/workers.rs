@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use haulier_http::Reason;
-use haulier_php::{Pool, PoolError, PoolKind, StartError, User, Work, WorkerStatus};
+use haulier_php::{Pool, PoolError, PoolKind, StartError, User, WorkerActivity, WorkerStatus};
 use tokio::task::JoinSet;
 
 use crate::support::visitors::Visitors;
@@ -27,19 +27,19 @@ async fn every_worker_says_what_it_does() {
         tasks.spawn_local(async move { call.text(&pool).await });
     }
     let both_seen = || match pool.workers().as_slice() {
-        [one, other] => matches!(one.work, Work::Long(..)) && other.work == Work::Idle,
+        [one, other] => matches!(one.work, WorkerActivity::Long(..)) && other.work == WorkerActivity::Idle,
         _ => false,
     };
     wait_until_async("one is idle and the other at work for long", both_seen).await;
     let workers = pool.workers();
-    let Work::Long(request, running) = &workers[0].work else {
+    let WorkerActivity::Long(request, running) = &workers[0].work else {
         panic!("{workers:?}")
     };
     assert!(
         request.contains("do=sleep") && *running >= Duration::from_millis(100),
         "{workers:?}"
     );
-    assert_eq!(workers[1].work, Work::Idle);
+    assert_eq!(workers[1].work, WorkerActivity::Idle);
     assert_eq!((workers[0].served, workers[1].served), (Some(0), Some(1)));
     let known = |worker: &WorkerStatus| worker.pid.is_some() && worker.memory.is_some_and(|memory| memory > 100_000);
     assert!(workers.iter().all(known), "{workers:?}");

@@ -71,7 +71,7 @@ pub(super) fn of_sites(sites: &[Arc<Site>]) -> Vec<Arc<Pool>> {
 
 #[cfg(test)]
 mod tests {
-    use haulier_php::{Address, Counts, External, Load, PoolKind, PoolSettings};
+    use haulier_php::{Address, PoolCounts, External, UpstreamLoad, PoolKind, PoolSettings};
 
     use super::*;
 
@@ -88,13 +88,13 @@ mod tests {
         pools.ended.insert(
             "php".into(),
             PoolStatus {
-                counts: Counts {
+                counts: PoolCounts {
                     served: 7,
-                    ..Counts::default()
+                    ..PoolCounts::default()
                 },
-                load: Load {
+                load: UpstreamLoad {
                     capacity: 3,
-                    ..Load::default()
+                    ..UpstreamLoad::default()
                 },
             },
         );

@@ -77,7 +77,7 @@ fn common_log_time(seconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use haulier_php::{Address, Counts, External, Load, PoolKind, PoolSettings};
+    use haulier_php::{Address, PoolCounts, External, UpstreamLoad, PoolKind, PoolSettings};
 
     use super::*;
 
@@ -87,15 +87,15 @@ mod tests {
         let kind = PoolKind::External(External::new(vec![server]));
         let pool = Pool::start(PoolSettings::new("web", kind)).expect("nobody is called yet");
         let status = PoolStatus {
-            load: Load {
+            load: UpstreamLoad {
                 capacity: 32,
                 busy: 3,
                 most_busy: 9,
-                ..Load::default()
+                ..UpstreamLoad::default()
             },
-            counts: Counts {
+            counts: PoolCounts {
                 served: 100,
-                ..Counts::default()
+                ..PoolCounts::default()
             },
         };
         let status = FpmStatus::new(&pool, &status, 784_111_777, 61);

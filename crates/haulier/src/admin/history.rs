@@ -270,7 +270,7 @@ impl History {
 
 #[cfg(test)]
 mod tests {
-    use haulier_php::{Counts, Load};
+    use haulier_php::{PoolCounts, UpstreamLoad};
 
     use super::*;
 
@@ -361,14 +361,14 @@ mod tests {
     fn readings_are_compared_by_name_and_a_pool_that_began_in_between_counts_from_its_start() {
         let begin = Instant::now();
         let status = |busy, crashes| PoolStatus {
-            load: Load {
+            load: UpstreamLoad {
                 capacity: 4,
                 busy_time: Duration::from_secs(busy),
-                ..Load::default()
+                ..UpstreamLoad::default()
             },
-            counts: Counts {
+            counts: PoolCounts {
                 crashes,
-                ..Counts::default()
+                ..PoolCounts::default()
             },
         };
         let reading = |seconds, pools| MetricsReading {

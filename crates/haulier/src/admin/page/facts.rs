@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use haulier_php::Work;
+use haulier_php::WorkerActivity;
 
 use super::time::time_of_day;
 use crate::admin::state::CertificateState;
@@ -82,8 +82,8 @@ fn of_pool(pool: &PoolView) -> Vec<ServerFinding> {
             span(status.load.longest_wait.as_secs_f64())
         );
         let longest = pool.workers.first().and_then(|worker| match &worker.work {
-            Work::Long(request, running) => Some(format!("longest: {request}, {}", span(running.as_secs_f64()))),
-            Work::Short | Work::Idle => None,
+            WorkerActivity::Long(request, running) => Some(format!("longest: {request}, {}", span(running.as_secs_f64()))),
+            WorkerActivity::Short | WorkerActivity::Idle => None,
         });
         let grade = if status.load.longest_wait >= SHORT_WAIT {
             trouble

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use haulier_php::{Work, WorkerStatus};
+use haulier_php::{WorkerActivity, WorkerStatus};
 
 use super::label::cut;
 use super::table::legend;
@@ -149,9 +149,9 @@ fn cells(pool: &PoolView) -> String {
 
 fn cell(worker: &WorkerStatus) -> String {
     let (class, state, request) = match &worker.work {
-        Work::Long(label, running) => ("long", span(running.as_secs_f64()), label.as_str()),
-        Work::Short => ("short", "busy".to_owned(), ""),
-        Work::Idle => ("idle", "idle".to_owned(), ""),
+        WorkerActivity::Long(label, running) => ("long", span(running.as_secs_f64()), label.as_str()),
+        WorkerActivity::Short => ("short", "busy".to_owned(), ""),
+        WorkerActivity::Idle => ("idle", "idle".to_owned(), ""),
     };
     let known = [
         worker.pid.map(|pid| format!("pid {pid}")),

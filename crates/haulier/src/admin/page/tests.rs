@@ -1,6 +1,6 @@
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use haulier_php::{Counts, ExternalServer, FpmStatus, Load, PoolStatus, ServerStatus, Work, WorkerStatus};
+use haulier_php::{PoolCounts, ExternalServer, FpmStatus, UpstreamLoad, PoolStatus, ServerStatus, WorkerActivity, WorkerStatus};
 use haulier_server::metrics::{DurationHistogram, FailedRequest, RequestSummary, SlowRequest, Totals};
 
 use super::super::history::{PoolSample, Sample};
@@ -92,9 +92,9 @@ fn images(site: &str, made_per_second: f64) -> ImageState {
 fn pool(name: &str, workers: usize, busy: usize, queued: usize, text: &str) -> PoolView {
     let worker = |number: usize| WorkerStatus {
         work: if number < busy {
-            Work::Long(format!("GET /export?{text} (req 7e10)"), Duration::from_millis(2130))
+            WorkerActivity::Long(format!("GET /export?{text} (req 7e10)"), Duration::from_millis(2130))
         } else {
-            Work::Idle
+            WorkerActivity::Idle
         },
         pid: Some(4000 + number as u32),
         served: Some(1234),
@@ -104,18 +104,18 @@ fn pool(name: &str, workers: usize, busy: usize, queued: usize, text: &str) -> P
         name: name.into(),
         is_own: true,
         status: PoolStatus {
-            load: Load {
+            load: UpstreamLoad {
                 capacity: workers,
                 busy,
                 queued,
                 longest_wait: Duration::from_millis(3200) * u32::from(queued > 0),
                 is_live: true,
-                ..Load::default()
+                ..UpstreamLoad::default()
             },
-            counts: Counts {
+            counts: PoolCounts {
                 crashes: 3,
                 served: 100_000,
-                ..Counts::default()
+                ..PoolCounts::default()
             },
         },
         memory: Some(412_000_000),

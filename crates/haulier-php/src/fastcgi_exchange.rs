@@ -35,7 +35,7 @@ const SHORT_READ: usize = 8 * 1024;
 
 /// The state of one request.
 #[derive(Debug)]
-pub(crate) struct Exchange {
+pub(crate) struct FastCgiExchange {
     keep_conn: bool,
     unsent: Option<Unsent>,
     records: RecordReader,
@@ -77,7 +77,7 @@ struct FileRest {
     end: u64,
 }
 
-impl Exchange {
+impl FastCgiExchange {
     /// An exchange whose response head may have `head_limit` bytes, on a connection that is to stay open after it if
     /// `keep_conn`.
     pub(crate) fn new(head_limit: usize, keep_conn: bool) -> Self {

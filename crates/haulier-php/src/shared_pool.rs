@@ -6,7 +6,7 @@ use std::time::Instant;
 use haulier_upstream::Upstream;
 
 use crate::connection::Connection;
-use crate::counts::Counts;
+use crate::counts::PoolCounts;
 use crate::processes::Processes;
 use crate::recycling::{Recycling, Spent};
 use crate::running::RunningRequests;
@@ -15,7 +15,7 @@ use crate::stderr::StderrTail;
 
 /// A pool without its threads.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct SharedPool {
     pub(crate) settings: PoolSettings,
     /// The queue, and the connections to PHP.
     pub(crate) upstream: Arc<Upstream<Connection>>,
@@ -27,10 +27,10 @@ pub(crate) struct Shared {
     pub(crate) running: Arc<RunningRequests>,
     pub(crate) recycling: Recycling,
     pub(crate) started: Instant,
-    counts: Mutex<Counts>,
+    counts: Mutex<PoolCounts>,
 }
 
-impl Shared {
+impl SharedPool {
     pub(crate) fn new(
         settings: PoolSettings,
         upstream: Arc<Upstream<Connection>>,
@@ -49,12 +49,12 @@ impl Shared {
         })
     }
 
-    fn lock_counts(&self) -> MutexGuard<'_, Counts> {
+    fn lock_counts(&self) -> MutexGuard<'_, PoolCounts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Changes the counters.
-    pub(crate) fn count(&self, change: impl FnOnce(&mut Counts)) {
+    pub(crate) fn count(&self, change: impl FnOnce(&mut PoolCounts)) {
         change(&mut self.lock_counts());
     }
 
@@ -68,7 +68,7 @@ impl Shared {
         });
     }
 
-    pub(crate) fn counts(&self) -> Counts {
+    pub(crate) fn counts(&self) -> PoolCounts {
         *self.lock_counts()
     }
 }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 /// A span with its unit and no more than one digit after the point.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Span(pub(crate) Duration);
+pub(crate) struct ShownDuration(pub(crate) Duration);
 
-impl fmt::Display for Span {
+impl fmt::Display for ShownDuration {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let micros = self.0.as_micros();
         let (tenths, unit) = match micros {
@@ -37,7 +37,7 @@ mod tests {
             (2_550_000, "2.5 s"),
             (60_000_000, "60 s"),
         ] {
-            assert_eq!(Span(Duration::from_micros(micros)).to_string(), text);
+            assert_eq!(ShownDuration(Duration::from_micros(micros)).to_string(), text);
         }
     }
 }

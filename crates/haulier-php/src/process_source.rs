@@ -6,23 +6,23 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::StartError;
-use crate::exchange::Exchange;
+use crate::fastcgi_exchange::FastCgiExchange;
 use crate::external::{self, ExternalServer, ExternalServers};
 use crate::settings::{PoolKind, PoolSettings};
-use crate::shared::Shared;
+use crate::shared_pool::SharedPool;
 use crate::spawner::Spawner;
 use crate::supervised::{self, Supervisor};
 
 /// The threads that keep PHP's processes running, or watch those of another program.
 #[derive(Debug)]
-pub(crate) enum Source {
+pub(crate) enum ProcessSource {
     /// php-cgi, which haulier starts.
     Supervised(Supervisor),
     /// FastCGI servers that another program runs.
     External(ExternalServers),
 }
 
-impl Source {
+impl ProcessSource {
     /// Starts php-cgi, or notes the external servers.
     ///
     /// # Errors
@@ -30,7 +30,7 @@ impl Source {
     pub(crate) fn start(
         settings: PoolSettings,
         spawner: Option<&Arc<Spawner>>,
-    ) -> Result<(Arc<Shared>, Self), StartError> {
+    ) -> Result<(Arc<SharedPool>, Self), StartError> {
         match settings.kind.clone() {
             PoolKind::Supervised(own) => {
                 let (shared, supervisor) = Supervisor::start(settings, &own, spawner)?;
@@ -44,8 +44,8 @@ impl Source {
     }
 
     /// An exchange as this PHP conducts it.
-    pub(crate) fn exchange(&self, settings: &PoolSettings) -> Exchange {
-        let exchange = Exchange::new(settings.response_head, settings.kind.keeps_connections());
+    pub(crate) fn exchange(&self, settings: &PoolSettings) -> FastCgiExchange {
+        let exchange = FastCgiExchange::new(settings.response_head, settings.kind.keeps_connections());
         match self {
             Self::Supervised(_) => exchange.may_finish(),
             // php-fpm has its own fastcgi_finish_request().
@@ -55,7 +55,7 @@ impl Source {
 
     /// Number of times that a request may be sent again. A request that finds an old connection closed may find its server
     /// gone too, but not another one.
-    pub(crate) fn retries(&self, shared: &Shared) -> usize {
+    pub(crate) fn retries(&self, shared: &SharedPool) -> usize {
         match self {
             Self::Supervised(_) => 1,
             Self::External(_) => shared.upstream.servers().min(2),
@@ -68,7 +68,7 @@ impl Source {
     }
 
     /// The servers of another program; none if the processes are ours.
-    pub(crate) fn servers(&self, shared: &Shared) -> Vec<ExternalServer> {
+    pub(crate) fn servers(&self, shared: &SharedPool) -> Vec<ExternalServer> {
         match self {
             Self::Supervised(_) => Vec::new(),
             Self::External(servers) => servers.status(shared),
@@ -93,7 +93,7 @@ pub(crate) fn maintenance_interval(kind: &PoolKind) -> Option<Duration> {
 }
 
 /// Does the maintenance that is due. Gives the time to the next, if that is known.
-pub(crate) fn maintain(shared: &Arc<Shared>) -> Option<Duration> {
+pub(crate) fn maintain(shared: &Arc<SharedPool>) -> Option<Duration> {
     match &shared.settings.kind {
         PoolKind::Supervised(own) => {
             supervised::maintain(shared, own);
