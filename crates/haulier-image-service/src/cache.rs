@@ -6,7 +6,7 @@ use bytes::Bytes;
 use haulier_http::ImageResult;
 use haulier_store::cache::{Buffer, CacheKey, Cached, MemoryCache, Room, Tier, TierStatus, Tiered};
 
-use crate::image::{Image, Shared};
+use crate::image::{Image, SharedImage};
 use crate::request::VariantRequest;
 
 /// A file in a cache up to this length is copied into memory, bytes; a longer one is sent by sendfile(2).
@@ -17,7 +17,7 @@ const LEAST_ROOM: u64 = 16 << 20;
 /// The caches of one site.
 #[derive(Debug)]
 pub(crate) struct ImageCache {
-    memory: Option<MemoryCache<Shared>>,
+    memory: Option<MemoryCache<SharedImage>>,
     /// The memory for the bytes of images, cached or being sent.
     room: Option<Room>,
     /// The caches after memory, the nearest first.
@@ -40,7 +40,7 @@ impl ImageCache {
 
     /// The image, if it is in memory.
     pub(crate) fn in_memory(&self, key: &CacheKey) -> Option<Arc<Image>> {
-        self.memory.as_ref()?.find(key).map(|Shared(image)| image)
+        self.memory.as_ref()?.find(key).map(|SharedImage(image)| image)
     }
 
     /// The image from the nearest cache that has it.
@@ -76,7 +76,7 @@ impl ImageCache {
     pub(crate) fn keep_in_memory(&self, request: &VariantRequest, bytes: Bytes) -> Arc<Image> {
         let image = Arc::new(Image::of_bytes(bytes, *request.tag()));
         if let Some(memory) = &self.memory {
-            memory.keep(request.key, Shared(Arc::clone(&image)));
+            memory.keep(request.key, SharedImage(Arc::clone(&image)));
         }
         image
     }

@@ -18,7 +18,7 @@ pub(crate) const HEAD: usize = 16;
 
 /// An original or a variant, whole.
 pub struct Image {
-    content: Content,
+    content: ImageContent,
     tag: CacheKey,
     format: Option<Format>,
     attached: OnceLock<Box<dyn Any + Send + Sync>>,
@@ -26,7 +26,7 @@ pub struct Image {
 
 /// The bytes of an image.
 #[derive(Debug)]
-pub enum Content {
+pub enum ImageContent {
     Bytes(Bytes),
     /// The first bytes of a file, as many as it is long.
     File(Arc<OpenFile>),
@@ -37,7 +37,7 @@ impl Image {
     #[must_use]
     pub fn of_bytes(bytes: Bytes, tag: CacheKey) -> Self {
         let format = Format::of_bytes(&bytes);
-        Self::new(Content::Bytes(bytes), tag, format)
+        Self::new(ImageContent::Bytes(bytes), tag, format)
     }
 
     /// An image in the first `length` bytes of a file.
@@ -45,10 +45,10 @@ impl Image {
         let mut head = [0; HEAD];
         let format = file.read_at(&mut head, 0).ok();
         let format = format.and_then(|read| Format::of_bytes(&head[..read]));
-        Self::new(Content::File(Arc::new(OpenFile::new(file, length))), tag, format)
+        Self::new(ImageContent::File(Arc::new(OpenFile::new(file, length))), tag, format)
     }
 
-    fn new(content: Content, tag: CacheKey, format: Option<Format>) -> Self {
+    fn new(content: ImageContent, tag: CacheKey, format: Option<Format>) -> Self {
         Self {
             content,
             tag,
@@ -59,7 +59,7 @@ impl Image {
 
     /// Its bytes.
     #[must_use]
-    pub fn content(&self) -> &Content {
+    pub fn content(&self) -> &ImageContent {
         &self.content
     }
 
@@ -96,7 +96,7 @@ impl fmt::Debug for Image {
 
 /// An image that was found or rendered.
 #[derive(Debug, Clone)]
-pub struct Found {
+pub struct FoundImage {
     pub image: Arc<Image>,
     pub source: ImageResult,
     pub times: ImageTimes,
@@ -104,13 +104,13 @@ pub struct Found {
 
 /// An entry of the memory cache.
 #[derive(Debug, Clone)]
-pub(crate) struct Shared(pub(crate) Arc<Image>);
+pub(crate) struct SharedImage(pub(crate) Arc<Image>);
 
-impl Weigh for Shared {
+impl Weigh for SharedImage {
     fn weight(&self) -> u64 {
         let bytes = match &self.0.content {
-            Content::Bytes(bytes) => bytes.len() as u64,
-            Content::File(_) => 0,
+            ImageContent::Bytes(bytes) => bytes.len() as u64,
+            ImageContent::File(_) => 0,
         };
         ATTACHED + bytes
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use haulier_image::{Limits, OriginalSource};
-use haulier_store::{Content, FileState, Key, Part, Put, Store, StoreError, StoreRuntime};
+use haulier_store::{ObjectContent, FileState, Key, ObjectPart, Put, Store, StoreError, StoreRuntime};
 
 use crate::cache::ImageCache;
 use crate::error::ServiceError;
@@ -45,7 +45,7 @@ impl Originals {
     }
 
     /// An original, not yet checked.
-    pub(crate) async fn fetch(&self, id: &Key) -> Result<Content, ServiceError> {
+    pub(crate) async fn fetch(&self, id: &Key) -> Result<ObjectContent, ServiceError> {
         let found = self.store()?.get(id).await.map_err(|error| self.failed(error))?;
         self.presence.note(id, found.is_some());
         found.ok_or(ServiceError::Missing)
@@ -60,7 +60,7 @@ impl Originals {
                 Ok(OriginalSource::File(file.into()))
             }
             Original::Stored(id) => match self.fetch(id).await? {
-                Content::File(file, state) => {
+                ObjectContent::File(file, state) => {
                     self.check_file(id, &file, &state).await?;
                     Ok(OriginalSource::File(file.into()))
                 }
@@ -70,7 +70,7 @@ impl Originals {
     }
 
     /// A part of an original, not checked: only the whole of it can be.
-    pub(crate) async fn fetch_part(&self, id: &Key, range: Range<u64>) -> Result<Part, ServiceError> {
+    pub(crate) async fn fetch_part(&self, id: &Key, range: Range<u64>) -> Result<ObjectPart, ServiceError> {
         let found = self.store()?.get_part(id, range).await;
         let found = found.map_err(|error| self.failed(error))?;
         self.presence.note(id, found.is_some());
@@ -78,7 +78,7 @@ impl Originals {
     }
 
     /// The bytes of an original, checked.
-    pub(crate) async fn whole(&self, id: &Key, content: Content) -> Result<Bytes, ServiceError> {
+    pub(crate) async fn whole(&self, id: &Key, content: ObjectContent) -> Result<Bytes, ServiceError> {
         let read = content.into_buffer(|length| self.cache.buffer(length)).await;
         let bytes = read.map_err(|error| self.failed(error))?;
         self.integrity.check_bytes(id, bytes).await
@@ -167,7 +167,7 @@ impl Originals {
     pub(crate) async fn read_info(
         &self,
         id: &Key,
-        content: Content,
+        content: ObjectContent,
         limits: Limits,
     ) -> Result<ImageInfo, ServiceError> {
         let bytes = self.whole(id, content).await?;

@@ -19,19 +19,19 @@ const MEMORY: u64 = 4 << 20;
 /// The answers of the store to "is it there", for a short time.
 #[derive(Debug)]
 pub(crate) struct Presence {
-    known: MemoryCache<Known>,
+    known: MemoryCache<KnownPresence>,
     generation: AtomicU64,
 }
 
 /// One of these answers.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Known {
+pub(crate) struct KnownPresence {
     pub(crate) exists: bool,
     /// Trusted until then.
     pub(crate) until: Instant,
 }
 
-impl Weigh for Known {
+impl Weigh for KnownPresence {
     fn weight(&self) -> u64 {
         32
     }
@@ -46,13 +46,13 @@ impl Presence {
     }
 
     /// The answer that is still trusted, if there is one.
-    pub(crate) fn find(&self, id: &Key, now: Instant) -> Option<Known> {
+    pub(crate) fn find(&self, id: &Key, now: Instant) -> Option<KnownPresence> {
         self.known.find(&stored_key(id)).filter(|known| now < known.until)
     }
 
     pub(crate) fn note(&self, id: &Key, exists: bool) {
         let until = now() + if exists { PRESENT } else { ABSENT };
-        self.known.keep(stored_key(id), Known { exists, until });
+        self.known.keep(stored_key(id), KnownPresence { exists, until });
     }
 
     pub(crate) fn note_deleted(&self, id: &Key) {

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use haulier_http::{ImageResult, ImageTimes};
 use haulier_image::{ImageError, Limits, Workers};
-use haulier_store::Budget;
+use haulier_store::GroupBudget;
 use haulier_store::cache::{MemoryCache, Weigh};
 
 use crate::cache::ImageCache;
 use crate::error::ServiceError;
-use crate::image::{Found, Image};
+use crate::image::{FoundImage, Image};
 use crate::clock::now;
 use crate::originals::Originals;
 use crate::request::VariantRequest;
@@ -31,7 +31,7 @@ pub(crate) struct Renderer {
     workers: Arc<Workers>,
     limits: Limits,
     failed: MemoryCache<Failed>,
-    budget: Budget,
+    budget: GroupBudget,
     unkept: AtomicU64,
     observer: Observer,
 }
@@ -79,14 +79,14 @@ impl Renderer {
             workers,
             limits,
             failed: MemoryCache::new(MEMORY),
-            budget: Budget::new(variants),
+            budget: GroupBudget::new(variants),
             unkept: AtomicU64::new(0),
             observer,
         }
     }
 
     /// The variant, from a cache or rendered now.
-    pub(crate) async fn find_or_render(&self, request: &VariantRequest) -> Result<Found, ServiceError> {
+    pub(crate) async fn find_or_render(&self, request: &VariantRequest) -> Result<FoundImage, ServiceError> {
         let start = now();
         if let Some(found) = self.find(request).await? {
             return Ok(found);
@@ -115,7 +115,7 @@ impl Renderer {
     ///
     /// # Errors
     /// Its original was deleted.
-    pub(crate) async fn find(&self, request: &VariantRequest) -> Result<Option<Found>, ServiceError> {
+    pub(crate) async fn find(&self, request: &VariantRequest) -> Result<Option<FoundImage>, ServiceError> {
         let start = now();
         let Some((image, source)) = self.cache.get(request).await else {
             return Ok(None);
@@ -125,7 +125,7 @@ impl Renderer {
             ..ImageTimes::default()
         };
         match self.originals.allows(&request.original).await {
-            true => Ok(Some(Found { image, source, times })),
+            true => Ok(Some(FoundImage { image, source, times })),
             false => Err(ServiceError::Missing),
         }
     }
@@ -161,7 +161,7 @@ impl Renderer {
     }
 
     /// Keeps a variant within the budget of its image. No client waits for the farther caches.
-    fn keep(&self, request: &VariantRequest, rendered: Rendered, cache: Option<Duration>) -> Found {
+    fn keep(&self, request: &VariantRequest, rendered: Rendered, cache: Option<Duration>) -> FoundImage {
         let image = if self.admits(request) {
             let image = self.cache.keep_in_memory(request, rendered.bytes.clone());
             tokio::spawn(self.cache.put_farther(request.key, rendered.bytes));
@@ -170,7 +170,7 @@ impl Renderer {
             self.unkept.fetch_add(1, Ordering::Relaxed);
             Arc::new(Image::of_bytes(rendered.bytes, *request.tag()))
         };
-        Found {
+        FoundImage {
             image,
             source: ImageResult::Made,
             times: ImageTimes {

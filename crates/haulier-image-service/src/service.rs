@@ -13,13 +13,13 @@ use haulier_http::{ImageResult, ImageTimes};
 use haulier_image::{Format, Limits, Workers, WorkersStatus};
 use haulier_proto::range::{self, ByteRange, Ranges};
 use haulier_store::cache::{TierStatus, Tiered};
-use haulier_store::{Content, FileState, Key, Part, SingleFlight, Store, StoreError, StoreRuntime};
+use haulier_store::{ObjectContent, FileState, Key, ObjectPart, SingleFlight, Store, StoreError, StoreRuntime};
 use tokio::sync::SemaphorePermit;
 
 use crate::background::Background;
 use crate::cache::ImageCache;
 use crate::error::ServiceError;
-use crate::image::{Found, HEAD, Image};
+use crate::image::{FoundImage, HEAD, Image};
 use crate::info::ImageInfo;
 use crate::clock::now;
 use crate::originals::Originals;
@@ -66,7 +66,7 @@ pub struct ImageService {
     originals: Arc<Originals>,
     renderer: Arc<Renderer>,
     /// Renderings under way that clients wait for.
-    running: Arc<SingleFlight<Result<Found, ServiceError>>>,
+    running: Arc<SingleFlight<Result<FoundImage, ServiceError>>>,
     background: Background,
     uploads: Uploads,
 }
@@ -74,7 +74,7 @@ pub struct ImageService {
 /// An original, opened.
 #[derive(Debug)]
 pub enum Opened {
-    Image(Found),
+    Image(FoundImage),
     /// It is received from the network, checked on its way.
     Whole {
         format: Option<Format>,
@@ -165,7 +165,7 @@ impl ImageService {
     ///
     /// # Errors
     /// The original is missing or damaged, does not allow this variant, or the service is overloaded.
-    pub async fn get(&self, request: VariantRequest) -> Result<Found, ServiceError> {
+    pub async fn get(&self, request: VariantRequest) -> Result<FoundImage, ServiceError> {
         let (key, renderer) = (request.key, Arc::clone(&self.renderer));
         let work = || async move { renderer.find_or_render(&request).await };
         let found = self.running.join(&self.runtime, key, work).await;
@@ -180,7 +180,7 @@ impl ImageService {
     ///
     /// # Errors
     /// Its original was deleted.
-    pub async fn find(&self, request: VariantRequest) -> Result<Option<Found>, ServiceError> {
+    pub async fn find(&self, request: VariantRequest) -> Result<Option<FoundImage>, ServiceError> {
         let renderer = Arc::clone(&self.renderer);
         self.run(async move { renderer.find(&request).await }).await
     }
@@ -223,8 +223,8 @@ impl ImageService {
 
     async fn open_whole(&self, id: &Key, request: &VariantRequest) -> Result<Opened, ServiceError> {
         match self.originals.fetch(id).await? {
-            Content::File(file, state) => self.open_file(id, file, &state, request).await,
-            Content::Stream { length, mut pieces } if length > MOST_CACHED => {
+            ObjectContent::File(file, state) => self.open_file(id, file, &state, request).await,
+            ObjectContent::Stream { length, mut pieces } if length > MOST_CACHED => {
                 let first = pieces.recv().await.transpose();
                 let first = first.map_err(|error| self.originals.failed(error))?.unwrap_or_default();
                 let format = Format::of_bytes(&first);
@@ -247,8 +247,8 @@ impl ImageService {
     async fn open_part(&self, id: &Key, request: &VariantRequest, range: &[u8]) -> Result<Opened, ServiceError> {
         // The first bytes tell its format, and come with its length.
         let (total, head) = match self.originals.fetch_part(id, 0..HEAD as u64).await? {
-            Part::File(file, state) => return self.open_file(id, file, &state, request).await,
-            Part::Stream { total, content } => (total, content),
+            ObjectPart::File(file, state) => return self.open_file(id, file, &state, request).await,
+            ObjectPart::Stream { total, content } => (total, content),
         };
         let ranges = range::resolve(range, total, 1);
         if total <= MOST_CACHED || matches!(ranges, Ranges::Whole | Ranges::Many(_)) {
@@ -259,8 +259,8 @@ impl ImageService {
         };
         let head = head.into_bytes().await.map_err(|error| self.originals.failed(error))?;
         match self.originals.fetch_part(id, range.start..range.end + 1).await? {
-            Part::Stream {
-                content: Content::Stream { length, pieces },
+            ObjectPart::Stream {
+                content: ObjectContent::Stream { length, pieces },
                 ..
             } if length == range.length() => Ok(Opened::Part {
                 range,
@@ -401,7 +401,7 @@ impl ImageService {
 
 impl Opened {
     fn original(image: Arc<Image>) -> Self {
-        Self::Image(Found {
+        Self::Image(FoundImage {
             image,
             source: ImageResult::Original,
             times: ImageTimes::default(),

@@ -15,7 +15,7 @@ const MEMORY: u64 = 8 << 20;
 
 /// The counts of all groups.
 #[derive(Debug)]
-pub struct Budget {
+pub struct GroupBudget {
     /// Members of one group; 0 is no limit.
     most: usize,
     groups: MemoryCache<Group>,
@@ -37,7 +37,7 @@ impl Weigh for Group {
     }
 }
 
-impl Budget {
+impl GroupBudget {
     /// A limit of `most` members a group; 0 is no limit.
     #[must_use]
     pub fn new(most: usize) -> Self {
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn each_group_has_its_own_and_a_member_counts_once() {
-        let budget = Budget::new(2);
+        let budget = GroupBudget::new(2);
         let now = Instant::now();
         for member in ["a", "b", "a", "b"] {
             assert!(budget.admit(key("one"), &key(member), now), "{member}");
@@ -98,7 +98,7 @@ mod tests {
 
     #[test]
     fn the_next_day_begins_anew() {
-        let budget = Budget::new(1);
+        let budget = GroupBudget::new(1);
         let now = Instant::now();
         assert!(budget.admit(key("one"), &key("a"), now));
         assert!(!budget.admit(key("one"), &key("b"), now + DAY / 2));
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn without_a_number_everything_is_kept() {
-        let budget = Budget::new(0);
+        let budget = GroupBudget::new(0);
         let now = Instant::now();
         assert!((0..500).all(|number| budget.admit(key("one"), &key(&number.to_string()), now)));
     }

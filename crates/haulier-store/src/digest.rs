@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use md5::{Digest, Md5};
 
 use crate::runtime::blocking;
-use crate::store::{Content, StoreError};
+use crate::store::{ObjectContent, StoreError};
 
 /// Bytes of a read.
 const PIECE: usize = 32 * 1024;
@@ -63,10 +63,10 @@ impl Md5Sum {
     ///
     /// # Errors
     /// It cannot be read, or breaks off before its end.
-    pub async fn of_content(content: Content) -> Result<String, StoreError> {
+    pub async fn of_content(content: ObjectContent) -> Result<String, StoreError> {
         match content {
-            Content::File(file, state) => Ok(blocking(move || Self::of_file(&file, state.length())).await?),
-            Content::Stream { length, mut pieces } => {
+            ObjectContent::File(file, state) => Ok(blocking(move || Self::of_file(&file, state.length())).await?),
+            ObjectContent::Stream { length, mut pieces } => {
                 let (mut sum, mut received) = (Self::default(), 0);
                 while let Some(piece) = pieces.recv().await {
                     let piece = piece?;

@@ -24,7 +24,7 @@ mod runtime;
 mod single_flight;
 mod store;
 
-pub use budget::Budget;
+pub use budget::GroupBudget;
 pub use checked::{Checked, FileState};
 pub use digest::Md5Sum;
 pub use local::LocalStore;
@@ -34,7 +34,7 @@ pub use memo::Memo;
 pub use object::ObjectStore;
 pub use runtime::StoreRuntime;
 pub use single_flight::SingleFlight;
-pub use store::{BoxFuture, Content, Key, NotAKey, Part, Put, Store, StoreError};
+pub use store::{BoxFuture, ObjectContent, Key, NotAKey, ObjectPart, Put, Store, StoreError};
 
 use std::sync::Arc;
 

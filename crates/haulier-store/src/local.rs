@@ -17,7 +17,7 @@ use rustix::fs::{Mode, OFlags};
 use crate::checked::FileState;
 use crate::folder::{Folder, Owner};
 use crate::runtime::blocking;
-use crate::store::{BoxFuture, Content, Key, Part, Put, Store, StoreError};
+use crate::store::{BoxFuture, ObjectContent, Key, ObjectPart, Put, Store, StoreError};
 
 /// The folder of files that are being written.
 const UNFINISHED: &str = "unfinished";
@@ -282,19 +282,19 @@ impl Store for LocalStore {
         Box::pin(async move { Ok(blocking(move || store.replace_now(&key, &content)).await?) })
     }
 
-    fn get<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Content>, StoreError>> {
+    fn get<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<ObjectContent>, StoreError>> {
         let (store, key) = (self.clone(), key.clone());
         Box::pin(async move {
             let found = blocking(move || store.get_now(&key)).await?;
-            Ok(found.map(|(file, state)| Content::File(file, state)))
+            Ok(found.map(|(file, state)| ObjectContent::File(file, state)))
         })
     }
 
-    fn get_part<'a>(&'a self, key: &'a Key, _: Range<u64>) -> BoxFuture<'a, Result<Option<Part>, StoreError>> {
+    fn get_part<'a>(&'a self, key: &'a Key, _: Range<u64>) -> BoxFuture<'a, Result<Option<ObjectPart>, StoreError>> {
         let (store, key) = (self.clone(), key.clone());
         Box::pin(async move {
             let found = blocking(move || store.get_now(&key)).await?;
-            Ok(found.map(|(file, state)| Part::File(file, state)))
+            Ok(found.map(|(file, state)| ObjectPart::File(file, state)))
         })
     }
 

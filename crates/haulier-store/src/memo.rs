@@ -12,11 +12,11 @@ const MOST: usize = 1024;
 /// The answers that one thread remembers.
 #[derive(Debug)]
 pub struct Memo<V> {
-    entries: RefCell<HashMap<Box<[u8]>, Entry<V>, foldhash::fast::RandomState>>,
+    entries: RefCell<HashMap<Box<[u8]>, MemoEntry<V>, foldhash::fast::RandomState>>,
 }
 
 #[derive(Debug)]
-struct Entry<V> {
+struct MemoEntry<V> {
     value: V,
     /// Trusted until then.
     until: Instant,
@@ -55,7 +55,7 @@ impl<V> Memo<V> {
         if entries.len() >= MOST {
             entries.clear();
         }
-        let entry = Entry {
+        let entry = MemoEntry {
             value,
             until,
             generation,

@@ -25,7 +25,7 @@ use object_store::{
 use tokio::sync::mpsc;
 
 use crate::location::{Location, ObjectOptions, Service};
-use crate::store::{BoxFuture, Content, Key, Part, Put, Store, StoreError, within};
+use crate::store::{BoxFuture, ObjectContent, Key, ObjectPart, Put, Store, StoreError, within};
 
 /// Until a connection stands.
 const CONNECT: Duration = Duration::from_millis(500);
@@ -213,7 +213,7 @@ fn absent_as_none<T>(result: Result<T, Error>) -> Result<Option<T>, StoreError> 
 }
 
 /// The content of an object as it is received. A slow reader does not count against the timeout.
-fn content(found: GetResult, timeout: Duration) -> Content {
+fn content(found: GetResult, timeout: Duration) -> ObjectContent {
     let length = found.range.end - found.range.start;
     let (pieces, received) = mpsc::channel(AHEAD);
     let mut stream = found.into_stream();
@@ -237,7 +237,7 @@ fn content(found: GetResult, timeout: Duration) -> Content {
             }
         }
     });
-    Content::Stream {
+    ObjectContent::Stream {
         length,
         pieces: received,
     }
@@ -264,7 +264,7 @@ impl Store for ObjectStore {
         })
     }
 
-    fn get<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Content>, StoreError>> {
+    fn get<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<ObjectContent>, StoreError>> {
         Box::pin(async move {
             let path = self.path(key);
             let found = within(self.timeout, self.client.get(&path)).await?;
@@ -272,7 +272,7 @@ impl Store for ObjectStore {
         })
     }
 
-    fn get_part<'a>(&'a self, key: &'a Key, range: Range<u64>) -> BoxFuture<'a, Result<Option<Part>, StoreError>> {
+    fn get_part<'a>(&'a self, key: &'a Key, range: Range<u64>) -> BoxFuture<'a, Result<Option<ObjectPart>, StoreError>> {
         Box::pin(async move {
             let options = GetOptions {
                 range: Some(range.into()),
@@ -280,7 +280,7 @@ impl Store for ObjectStore {
             };
             let path = self.path(key);
             let found = within(self.timeout, self.client.get_opts(&path, options)).await?;
-            Ok(absent_as_none(found)?.map(|found| Part::Stream {
+            Ok(absent_as_none(found)?.map(|found| ObjectPart::Stream {
                 total: found.meta.size,
                 content: content(found, self.timeout),
             }))
@@ -394,7 +394,7 @@ mod tests {
                 .and_then(|()| stream.write_all(&body));
         });
         let found = store.get(&key()).await.expect("an answer").expect("it is there");
-        let Content::Stream { length, mut pieces } = found else {
+        let ObjectContent::Stream { length, mut pieces } = found else {
             panic!("it comes over the network");
         };
         let mut read = 0;

@@ -23,7 +23,7 @@ const BLOCKING_THREADS: usize = 16;
 pub struct StoreRuntime {
     handle: Handle,
     /// Held for its end.
-    _running: Arc<Running>,
+    _running: Arc<StoreThread>,
 }
 
 impl StoreRuntime {
@@ -49,7 +49,7 @@ impl StoreRuntime {
             })?;
         Ok(Self {
             handle,
-            _running: Arc::new(Running {
+            _running: Arc::new(StoreThread {
                 stop: Some(stop),
                 thread: Some(thread),
             }),
@@ -68,12 +68,12 @@ impl StoreRuntime {
 }
 
 #[derive(Debug)]
-struct Running {
+struct StoreThread {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<Thread<()>>,
 }
 
-impl Drop for Running {
+impl Drop for StoreThread {
     fn drop(&mut self) {
         self.stop.take();
         // The last one may be let go by a future that runs there: a thread cannot wait for itself.

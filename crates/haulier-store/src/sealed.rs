@@ -28,7 +28,7 @@ pub fn write(file: &mut File, name: &[u8; 32], content: &[u8]) -> io::Result<()>
 
 /// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Found {
+pub enum SealState {
     /// The content that was written under that name, this many bytes.
     Whole(u64),
     /// It has no seal: it is short, or was written by an older haulier.
@@ -41,16 +41,16 @@ pub enum Found {
 ///
 /// # Errors
 /// The file cannot be read.
-pub fn open(file: &File, state: &FileState, name: &[u8; 32], checked: &Checked) -> io::Result<Found> {
+pub fn open(file: &File, state: &FileState, name: &[u8; 32], checked: &Checked) -> io::Result<SealState> {
     if let Some(length) = known(state, name, checked) {
-        return Ok(Found::Whole(length));
+        return Ok(SealState::Whole(length));
     }
     let Some(length) = state.length().checked_sub(SEAL) else {
-        return Ok(Found::Unsealed);
+        return Ok(SealState::Unsealed);
     };
     let mut found = [0; SEAL as usize];
     if !is_there(file.read_exact_at(&mut found, length))? || !found.starts_with(MAGIC) {
-        return Ok(Found::Unsealed);
+        return Ok(SealState::Unsealed);
     }
     let mut hasher = blake3::Hasher::new_keyed(name);
     let mut piece = [0; PIECE];
@@ -58,16 +58,16 @@ pub fn open(file: &File, state: &FileState, name: &[u8; 32], checked: &Checked) 
     while place < length {
         let piece = &mut piece[..PIECE.min((length - place) as usize)];
         if !is_there(file.read_exact_at(piece, place))? {
-            return Ok(Found::Damaged);
+            return Ok(SealState::Damaged);
         }
         hasher.update(piece);
         place += piece.len() as u64;
     }
     if found != seal(length, &hasher.finalize()) {
-        return Ok(Found::Damaged);
+        return Ok(SealState::Damaged);
     }
     checked.note(name, state);
-    Ok(Found::Whole(length))
+    Ok(SealState::Whole(length))
 }
 
 /// The length of the content of a file that was found to be whole before. Reads nothing.
@@ -97,7 +97,7 @@ fn is_there(read: io::Result<()>) -> io::Result<bool> {
 mod tests {
     use super::*;
 
-    fn look(file: &File, name: &[u8; 32], checked: &Checked) -> Found {
+    fn look(file: &File, name: &[u8; 32], checked: &Checked) -> SealState {
         let state = FileState::of(&file.metadata().expect("its state"));
         open(file, &state, name, checked).expect("it can be read")
     }
@@ -122,20 +122,20 @@ mod tests {
         for content in [&b""[..], b"a picture", &vec![7; 3 * PIECE + 5]] {
             let whole = sealed(content, &name);
             let found = look(&file_of(&whole), &name, &Checked::default());
-            assert_eq!(found, Found::Whole(content.len() as u64));
-            assert_eq!(look(&file_of(&whole), &other, &Checked::default()), Found::Damaged);
+            assert_eq!(found, SealState::Whole(content.len() as u64));
+            assert_eq!(look(&file_of(&whole), &other, &Checked::default()), SealState::Damaged);
             let places = (0..whole.len()).step_by(whole.len() / 50 + 1);
             for place in places.chain([whole.len() - 1]) {
                 let cut = file_of(&whole[..place]);
                 assert_eq!(
                     look(&cut, &name, &Checked::default()),
-                    Found::Unsealed,
+                    SealState::Unsealed,
                     "cut to {place}"
                 );
                 let mut damaged = whole.clone();
                 damaged[place] ^= 1;
                 let found = look(&file_of(&damaged), &name, &Checked::default());
-                assert!(matches!(found, Found::Damaged | Found::Unsealed), "byte {place}");
+                assert!(matches!(found, SealState::Damaged | SealState::Unsealed), "byte {place}");
             }
         }
     }
@@ -146,7 +146,7 @@ mod tests {
         let file = file_of(&sealed(b"content", &name));
         let state = FileState::of(&file.metadata().expect("its state"));
         assert_eq!(known(&state, &name, &checked), None);
-        assert_eq!(look(&file, &name, &checked), Found::Whole(7));
+        assert_eq!(look(&file, &name, &checked), SealState::Whole(7));
         assert_eq!(known(&state, &name, &checked), Some(7));
         assert_eq!(known(&state, &[2; 32], &checked), None, "it lies under another name");
         // Opened for writing alone it cannot be read: who asks now gets what is remembered.
@@ -157,6 +157,6 @@ mod tests {
         let state = FileState::of(&written.metadata().expect("its state"));
         assert!(open(&written, &state, &name, &checked).is_err());
         checked.note(&name, &state);
-        assert_eq!(open(&written, &state, &name, &checked).expect("known"), Found::Whole(7));
+        assert_eq!(open(&written, &state, &name, &checked).expect("known"), SealState::Whole(7));
     }
 }

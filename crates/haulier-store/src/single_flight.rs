@@ -75,7 +75,7 @@ impl<V: Clone + Send + Sync + 'static> SingleFlight<V> {
         }
         let (done, result) = watch::channel(None);
         running.insert(key, result.clone());
-        let entry = Running {
+        let entry = RunningEntry {
             flights: Arc::clone(self),
             key,
         };
@@ -91,12 +91,12 @@ impl<V: Clone + Send + Sync + 'static> SingleFlight<V> {
 }
 
 /// The entry of a computation; removes it when the computation ends, by a panic too.
-struct Running<V> {
+struct RunningEntry<V> {
     flights: Arc<SingleFlight<V>>,
     key: CacheKey,
 }
 
-impl<V> Drop for Running<V> {
+impl<V> Drop for RunningEntry<V> {
     fn drop(&mut self) {
         let mut running = self.flights.running.lock().unwrap_or_else(PoisonError::into_inner);
         running.remove(&self.key);

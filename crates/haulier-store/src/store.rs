@@ -34,11 +34,11 @@ pub trait Store: fmt::Debug + Send + Sync {
     fn replace<'a>(&'a self, key: &'a Key, content: Bytes) -> BoxFuture<'a, Result<(), StoreError>>;
 
     /// The object, or `None` if there is none.
-    fn get<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<Content>, StoreError>>;
+    fn get<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<ObjectContent>, StoreError>>;
 
     /// The bytes of the object in a range that begins within it and holds at least one; what lies beyond its end is left
     /// out. `None` if there is no object.
-    fn get_part<'a>(&'a self, key: &'a Key, range: Range<u64>) -> BoxFuture<'a, Result<Option<Part>, StoreError>>;
+    fn get_part<'a>(&'a self, key: &'a Key, range: Range<u64>) -> BoxFuture<'a, Result<Option<ObjectPart>, StoreError>>;
 
     /// Its length in bytes, or `None` if there is none.
     fn head<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<u64>, StoreError>>;
@@ -64,7 +64,7 @@ pub enum Put {
 
 /// An object that was found.
 #[derive(Debug)]
-pub enum Content {
+pub enum ObjectContent {
     /// A file of this machine, open for reading, in the state that it was opened in.
     File(File, FileState),
     /// It comes in pieces over the network: as many bytes as said, or an error.
@@ -75,7 +75,7 @@ pub enum Content {
     },
 }
 
-impl Content {
+impl ObjectContent {
     /// Its length in bytes.
     #[must_use]
     pub fn length(&self) -> u64 {
@@ -96,7 +96,7 @@ impl Content {
     /// All of it in memory that `make` makes, of the length it is asked for.
     ///
     /// # Errors
-    /// As [`Content::into_bytes`].
+    /// As [`ObjectContent::into_bytes`].
     pub async fn into_buffer<B>(self, make: impl FnOnce(usize) -> B) -> Result<Bytes, StoreError>
     where
         B: AsMut<[u8]> + Into<Bytes> + Send + 'static,
@@ -151,7 +151,7 @@ struct TooSlow(Duration);
 
 /// A part of an object that was found.
 #[derive(Debug)]
-pub enum Part {
+pub enum ObjectPart {
     /// The object is a file of this machine, open for reading: the caller can read every part of it.
     File(File, FileState),
     /// It comes over the network.
@@ -159,7 +159,7 @@ pub enum Part {
         /// Bytes of the whole object.
         total: u64,
         /// The requested part.
-        content: Content,
+        content: ObjectContent,
     },
 }
 
@@ -264,7 +264,7 @@ mod tests {
             }
         });
         let before = tokio::time::Instant::now();
-        let outcome = Content::Stream { length: 1000, pieces }.into_bytes().await;
+        let outcome = ObjectContent::Stream { length: 1000, pieces }.into_bytes().await;
         assert!(matches!(outcome, Err(StoreError::Remote(_))), "{outcome:?}");
         assert_eq!(before.elapsed(), WHOLE);
     }

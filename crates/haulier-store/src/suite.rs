@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 
 use crate::StoreRuntime;
 use crate::cache::{Cache, CacheKey};
-use crate::store::{Content, Key, Part, Put, Store};
+use crate::store::{ObjectContent, Key, ObjectPart, Put, Store};
 
 /// Longer than any cache takes.
 const TOO_LONG: usize = 20 << 20;
@@ -138,11 +138,11 @@ async fn every_part_of_an_object_is_found(store: &dyn Store) {
             .expect("it is there");
         let end = to.min(3_000_000);
         let (total, bytes) = match part {
-            Part::File(file, state) => {
-                let bytes = Content::File(file, state).into_bytes().await.expect("a file");
+            ObjectPart::File(file, state) => {
+                let bytes = ObjectContent::File(file, state).into_bytes().await.expect("a file");
                 (state.length(), bytes.slice(from as usize..end as usize))
             }
-            Part::Stream { total, content } => {
+            ObjectPart::Stream { total, content } => {
                 assert_eq!(
                     content.length(),
                     end - from,

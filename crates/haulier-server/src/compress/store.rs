@@ -21,7 +21,7 @@ use haulier_http::OpenFile;
 use haulier_proto::accept::Coding;
 use haulier_proto::dictionary::Hash;
 use haulier_store::cache::CacheKey;
-use haulier_store::sealed::{self, Found, SEAL};
+use haulier_store::sealed::{self, SealState, SEAL};
 use haulier_store::{Checked, FileState};
 use sha2::{Digest, Sha256};
 
@@ -189,9 +189,9 @@ impl CompressedStore {
     fn compare(&self, name: &OsStr, file: &File, state: &FileState) -> Option<u64> {
         let path = self.directory.join(name);
         match sealed::open(file, state, seal_name(name).as_bytes(), &self.checked) {
-            Ok(Found::Whole(length)) => return Some(length),
-            Ok(Found::Unsealed) => {}
-            Ok(Found::Damaged) => {
+            Ok(SealState::Whole(length)) => return Some(length),
+            Ok(SealState::Unsealed) => {}
+            Ok(SealState::Damaged) => {
                 tracing::warn!(file = %path.display(), "a compressed copy was damaged and removed; it will be made again");
             }
             Err(error) => tracing::warn!(file = %path.display(), %error, "a compressed copy cannot be read"),

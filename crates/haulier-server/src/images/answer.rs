@@ -7,7 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use haulier_http::{Body, Handler, Head, OpenFile, PreparedHead, Response};
 use haulier_image::{Format, Hinted};
-use haulier_image_service::{Content, Image};
+use haulier_image_service::{ImageContent, Image};
 use haulier_proto::conditional::{self, Precondition, Validators};
 use haulier_proto::field::{Fields, Known};
 use haulier_proto::head::{Method, RequestHead};
@@ -99,7 +99,7 @@ pub(crate) fn respond(image: &Image, request: &RequestHead, frame: &Fields, sele
     let Prepared { etag, heads } = image.attached(Prepared::of);
     let heads = heads[selection.index()].get_or_init(|| Heads::new(etag, image.format(), frame, selection));
     let mut response = match image.content() {
-        Content::File(file) => {
+        ImageContent::File(file) => {
             let content_type = content_type(image.format());
             let view = View {
                 file,
@@ -109,7 +109,7 @@ pub(crate) fn respond(image: &Image, request: &RequestHead, frame: &Fields, sele
             };
             files::read(request, view)
         }
-        Content::Bytes(bytes) => from_memory(request, bytes, etag, heads),
+        ImageContent::Bytes(bytes) => from_memory(request, bytes, etag, heads),
     };
     response.trace.handler = Handler::Image;
     response

@@ -23,7 +23,7 @@ use super::key::CacheKey;
 use crate::checked::{Checked, FileState};
 use crate::folder::{Folder, Owner};
 use crate::runtime::blocking;
-use crate::sealed::{self, Found, SEAL};
+use crate::sealed::{self, SealState, SEAL};
 use crate::store::BoxFuture;
 
 /// Time limit of a call to the disk, which may have to spin up.
@@ -129,12 +129,12 @@ impl DiskCache {
         let metadata = file.metadata()?;
         let state = FileState::of(&metadata);
         let length = match sealed::open(&file, &state, key.as_bytes(), &self.0.checked) {
-            Ok(Found::Whole(length)) => length,
-            Ok(Found::Unsealed) => {
+            Ok(SealState::Whole(length)) => length,
+            Ok(SealState::Unsealed) => {
                 self.remove(key)?;
                 return Ok(None);
             }
-            Ok(Found::Damaged) => {
+            Ok(SealState::Damaged) => {
                 let file = self.path(key);
                 tracing::warn!(file = %file.display(), "a cached value was damaged: it is removed, and made again");
                 self.remove(key)?;

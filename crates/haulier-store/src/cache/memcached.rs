@@ -73,19 +73,19 @@ impl fmt::Debug for Server {
 }
 
 /// A command on one connection.
-enum Call<'c> {
+enum MemcachedCommand<'c> {
     Get,
     Set(&'c [u8]),
     Delete,
 }
 
 impl Server {
-    async fn call(&self, key: CacheKey, call: Call<'_>) -> Result<Option<Bytes>, CacheError> {
+    async fn call(&self, key: CacheKey, call: MemcachedCommand<'_>) -> Result<Option<Bytes>, CacheError> {
         self.guard.call(self.try_twice(&name(key), &call)).await
     }
 
     /// An idle connection may have ended since: that is no failure of the server, but only a new connection tells.
-    async fn try_twice(&self, key: &str, call: &Call<'_>) -> Result<Option<Bytes>, CacheError> {
+    async fn try_twice(&self, key: &str, call: &MemcachedCommand<'_>) -> Result<Option<Bytes>, CacheError> {
         let _place = self.places.acquire().await.expect("it is never closed");
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         if let Some(client) = idle
@@ -97,14 +97,14 @@ impl Server {
         self.call_on(client, key, call).await
     }
 
-    async fn call_on(&self, mut client: Client, key: &str, call: &Call<'_>) -> Result<Option<Bytes>, CacheError> {
+    async fn call_on(&self, mut client: Client, key: &str, call: &MemcachedCommand<'_>) -> Result<Option<Bytes>, CacheError> {
         let outcome = match call {
-            Call::Get => client.get(key).await.map(|value| value.and_then(|value| value.data)),
-            Call::Set(value) => {
+            MemcachedCommand::Get => client.get(key).await.map(|value| value.and_then(|value| value.data)),
+            MemcachedCommand::Set(value) => {
                 let seconds = i64::try_from(remote::EXPIRY.as_secs()).unwrap_or(i64::MAX);
                 client.set(key, *value, Some(seconds), None).await.map(|()| None)
             }
-            Call::Delete => match client.delete(key).await {
+            MemcachedCommand::Delete => match client.delete(key).await {
                 Err(Error::Protocol(Status::NotFound)) => Ok(None),
                 outcome => outcome.map(|()| None),
             },
@@ -130,7 +130,7 @@ fn of_library(error: Error) -> CacheError {
 impl Cache for MemcachedCache {
     fn get(&self, key: CacheKey) -> BoxFuture<'_, Result<Option<Cached>, CacheError>> {
         Box::pin(async move {
-            match self.server(key).call(key, Call::Get).await? {
+            match self.server(key).call(key, MemcachedCommand::Get).await? {
                 Some(sealed) => Ok(Some(Cached::Bytes(remote::open(key, &sealed)?))),
                 None => Ok(None),
             }
@@ -143,12 +143,12 @@ impl Cache for MemcachedCache {
                 return self.delete(key).await;
             }
             let sealed = remote::seal(key, &value);
-            self.server(key).call(key, Call::Set(&sealed)).await.map(drop)
+            self.server(key).call(key, MemcachedCommand::Set(&sealed)).await.map(drop)
         })
     }
 
     fn delete(&self, key: CacheKey) -> BoxFuture<'_, Result<(), CacheError>> {
-        Box::pin(async move { self.server(key).call(key, Call::Delete).await.map(drop) })
+        Box::pin(async move { self.server(key).call(key, MemcachedCommand::Delete).await.map(drop) })
     }
 
     fn tier(&self) -> Tier {

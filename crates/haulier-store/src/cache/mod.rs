@@ -31,7 +31,7 @@ pub use memcached::MemcachedCache;
 pub use memory::{MemoryCache, Weigh};
 #[cfg(feature = "redis")]
 pub use redis::RedisCache;
-pub use room::{Buffer, Piece, Room};
+pub use room::{Buffer, RoomPiece, Room};
 pub use tiered::{Hit, TierStatus, Tiered};
 
 /// Prepares a cache in memcached, over these servers, each `host:port`; connections are made when they are needed.

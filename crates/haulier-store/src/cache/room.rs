@@ -38,7 +38,7 @@ struct Memory {
     free: Mutex<Free>,
 }
 
-// SAFETY: the mapping belongs to no thread. Each piece of it is reached through the one `Piece` that took it, or through
+// SAFETY: the mapping belongs to no thread. Each piece of it is reached through the one `RoomPiece` that took it, or through
 // `&mut Free` while it is free.
 unsafe impl Send for Memory {}
 // SAFETY: as above; a mutex protects the map of free pieces.
@@ -72,10 +72,10 @@ impl Room {
 
     /// A piece of this length, whose bytes are anything; `None` if there is none in one.
     #[must_use]
-    pub fn take(&self, length: usize) -> Option<Piece> {
+    pub fn take(&self, length: usize) -> Option<RoomPiece> {
         let taken = length.max(1).next_multiple_of(GRAIN);
         let begin = self.0.free().take(taken)?;
-        Some(Piece {
+        Some(RoomPiece {
             memory: Arc::clone(&self.0),
             begin,
             taken,
@@ -108,7 +108,7 @@ impl Room {
 /// Memory that is filled and then handed out.
 #[derive(Debug)]
 pub enum Buffer {
-    Piece(Piece),
+    Piece(RoomPiece),
     Allocated(Vec<u8>),
 }
 
@@ -174,14 +174,14 @@ impl fmt::Debug for Memory {
 
 /// A piece of a room; it is free again when this is dropped.
 #[derive(Debug)]
-pub struct Piece {
+pub struct RoomPiece {
     memory: Arc<Memory>,
     begin: usize,
     taken: usize,
     length: usize,
 }
 
-impl AsRef<[u8]> for Piece {
+impl AsRef<[u8]> for RoomPiece {
     fn as_ref(&self) -> &[u8] {
         // SAFETY: `begin` and `length` lie in the mapping, which `memory` holds; nothing writes there while `self` is
         // borrowed, because the piece is ours alone.
@@ -189,20 +189,20 @@ impl AsRef<[u8]> for Piece {
     }
 }
 
-impl AsMut<[u8]> for Piece {
+impl AsMut<[u8]> for RoomPiece {
     fn as_mut(&mut self) -> &mut [u8] {
         // SAFETY: as above, and `self` is borrowed by one.
         unsafe { slice::from_raw_parts_mut(self.memory.start.add(self.begin), self.length) }
     }
 }
 
-impl From<Piece> for Bytes {
-    fn from(piece: Piece) -> Self {
+impl From<RoomPiece> for Bytes {
+    fn from(piece: RoomPiece) -> Self {
         Self::from_owner(piece)
     }
 }
 
-impl Drop for Piece {
+impl Drop for RoomPiece {
     fn drop(&mut self) {
         self.memory.give(self.begin, self.taken);
     }
@@ -308,7 +308,7 @@ mod tests {
     fn pieces_never_overlap_and_all_is_one_again() {
         let room = Room::new(512 << 10).expect("an address");
         let mut chance = fastrand::Rng::with_seed(7);
-        let mut pieces: Vec<(u8, Piece)> = Vec::new();
+        let mut pieces: Vec<(u8, RoomPiece)> = Vec::new();
         let mut refused = 0;
         for number in 0..20_000_u32 {
             if chance.bool() && !pieces.is_empty() {
@@ -345,7 +345,7 @@ mod tests {
             let length = length + chance.usize(..length);
             // Let go in another order than they came.
             while used + length > most {
-                let piece: Piece = pieces.swap_remove(chance.usize(..pieces.len()));
+                let piece: RoomPiece = pieces.swap_remove(chance.usize(..pieces.len()));
                 used -= piece.as_ref().len();
             }
             match room.take(length) {

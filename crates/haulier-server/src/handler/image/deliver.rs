@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use haulier_http::{Body, Handler, ImageResult, ImageTimes, Request, Response};
-use haulier_image_service::{Found, Opened, OriginalStream, ServiceError, VariantRequest};
+use haulier_image_service::{FoundImage, Opened, OriginalStream, ServiceError, VariantRequest};
 use haulier_proto::field::Fields;
 
 use super::failure::{ImageFailure, refuse};
@@ -159,7 +159,7 @@ async fn send(
     })
 }
 
-fn with_image(found: &Found, request: &Request, frame: &Fields, selection: VariantSelection) -> Response {
+fn with_image(found: &FoundImage, request: &Request, frame: &Fields, selection: VariantSelection) -> Response {
     let mut response = answer::respond(&found.image, &request.head, frame, selection);
     response.trace.image = Some(found.source);
     response.trace.image_times = Some(Box::new(found.times));

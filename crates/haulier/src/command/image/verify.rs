@@ -11,7 +11,7 @@ use bytes::Bytes;
 use haulier_image_service::original_key;
 use haulier_settings::Report;
 use haulier_store::cache::Tiered;
-use haulier_store::{Content, Key, LocalStore, Location, Md5Sum, Store, StoreError, StoreRuntime};
+use haulier_store::{ObjectContent, Key, LocalStore, Location, Md5Sum, Store, StoreError, StoreRuntime};
 
 use super::CommandResult;
 use crate::cli::Console;
@@ -271,7 +271,7 @@ enum Examined {
 /// Reads one image. A store that does not answer ends the run; a file that cannot be read is damage.
 async fn look(store: Arc<dyn Store>, id: Key) -> (Key, Result<Examined, StoreError>) {
     let read = async {
-        let content: Option<Content> = store.get(&id).await?;
+        let content: Option<ObjectContent> = store.get(&id).await?;
         let Some(content) = content else {
             return Ok(Examined::Gone);
         };
