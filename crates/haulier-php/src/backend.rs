@@ -1,4 +1,4 @@
-//! A pool as a back end: calls become FastCGI requests, and a response of PHP an answer.
+//! The pool as a [`Backend`]: calls become FastCGI requests, and PHP's responses become answers.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -17,13 +17,13 @@ use crate::request::Request;
 use crate::response::Response;
 use crate::running::RunningRequest;
 
-/// Requests listed for a developer.
+/// Most requests listed on the error page of a developer.
 const MOST_LISTED: usize = 10;
 
 impl Backend for Pool {
     /// Complete PARAMS records.
     type Head = [u8];
-    /// On the heap: it is passed through a dozen futures, and each would have room for all of it.
+    /// On the heap: it passes through a dozen futures, each of which would reserve space for all of it.
     type Body = Box<Response>;
 
     fn name(&self) -> &Arc<str> {
@@ -64,7 +64,7 @@ impl Backend for Pool {
     }
 }
 
-/// PHP's response as an answer.
+/// Makes an answer of PHP's response.
 fn answer(mut response: Response) -> Result<BackendAnswer<Box<Response>>, haulier_http::BadLength> {
     let cgi = &response.head;
     let mut head = AnswerHead::read(cgi.status(), cgi.fields())?;
@@ -159,7 +159,7 @@ impl Pool {
         BackendError { detail, ..error.into() }
     }
 
-    /// The limit that a request without a worker has met.
+    /// Describes the limit that left a request without a worker.
     fn met_limit(&self, waited: Duration) -> String {
         let (settings, load) = (self.settings(), self.status().load);
         let name = &settings.name;
@@ -180,14 +180,14 @@ impl Pool {
         )
     }
 
-    /// Requests that keep the workers busy, the longest-running first.
+    /// The running requests in lines, the longest-running first.
     fn list_running(&self) -> String {
         let running = self.running();
         let line = |request: &RunningRequest| format!("{} for {:.1} s\n", request.label, request.running.as_secs_f64());
         running.iter().take(MOST_LISTED).map(line).collect()
     }
 
-    /// The state of the pool in one line.
+    /// Status of the pool in one line.
     fn describe(&self) -> String {
         let status = self.status();
         format!(

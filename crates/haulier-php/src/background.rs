@@ -1,4 +1,4 @@
-//! Scripts that go on after `fastcgi_finish_request()` under php-cgi.
+//! Scripts that continue after `fastcgi_finish_request()` under php-cgi.
 
 use std::cell::RefCell;
 use std::future::Future;
@@ -14,16 +14,16 @@ use crate::lease::Lease;
 use crate::stderr::log_late_stderr;
 
 thread_local! {
-    /// Held by every script of this thread that goes on after its response.
+    /// Cloned by every script of this thread that continues after its response.
     static SCRIPTS: RefCell<Arc<()>> = RefCell::default();
 }
 
-/// Number of scripts of this thread that go on after their responses. They end with the thread's runtime.
+/// Number of scripts of this thread that continue after their responses. They end with the thread's runtime.
 pub fn background_scripts() -> usize {
     SCRIPTS.with_borrow(|scripts| Arc::strong_count(scripts) - 1)
 }
 
-/// A script that goes on after its response: its further output is dropped, and its worker is free when it ends.
+/// A script that continues after its response. Its further output is dropped, and its worker is free when it ends.
 #[derive(Debug)]
 pub(crate) struct BackgroundScript {
     exchange: FastCgiExchange,
@@ -37,7 +37,7 @@ pub(crate) struct BackgroundScript {
 }
 
 impl BackgroundScript {
-    /// Has the current runtime look after the rest of a script.
+    /// Runs the rest of a script on the current runtime.
     pub(crate) fn start(exchange: FastCgiExchange, mut lease: Lease, label: String) {
         lease.list(|| label.clone());
         let script = Self {
@@ -52,7 +52,8 @@ impl BackgroundScript {
         tokio::spawn(script);
     }
 
-    /// Ready once the script has had its time. A script that never stops writing leaves its timer no turn.
+    /// Ready once the script has used its time. The clock is checked too, since a script that writes all the time keeps
+    /// the timer from being polled.
     fn poll_limit(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if self.begun.elapsed() >= self.limit {
             return Poll::Ready(());

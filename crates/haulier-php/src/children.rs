@@ -1,7 +1,8 @@
-//! The children of a php-cgi master: a list of them, and which one holds the other end of a Unix connection.
+//! The children of a php-cgi master, and the one that holds the other end of a Unix connection.
 //!
-//! SO_PEERCRED names the process that called listen. The kernel's socket diagnosis (sock_diag(7), UNIX_DIAG_PEER) names
-//! the inode of the other end instead, and /proc/PID/fd tells which process holds it. So a signal ends the right one of many.
+//! SO_PEERCRED names the process that called listen. The kernel's socket diagnosis (sock_diag(7), UNIX_DIAG_PEER)
+//! returns the inode of the other end, and /proc/PID/fd shows the process that holds it, so a signal ends the right
+//! child.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,7 +13,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 use rustix::process::{Pid, PidfdFlags, Signal};
 use rustix::thread::CapabilitySet;
 
-/// Whether the system lets us tell the children of a php-cgi that runs as this user apart.
+/// True if the system lets us identify the child at the other end of a connection, for a php-cgi of this user.
 pub(crate) fn can_tell_apart(user: Option<u32>) -> bool {
     // ptrace(2), "Ptrace access mode checking": the same user, or the capability.
     let ours = user.is_none_or(|user| user == rustix::process::geteuid().as_raw());
@@ -28,20 +29,20 @@ pub(crate) fn holder(master: u32, inode: u32) -> Option<u32> {
     of(master).into_iter().find(|&pid| holds(pid, inode))
 }
 
-/// Sends a signal to a process, if it holds the socket with this inode; true when it was sent.
+/// Sends a signal to a process if it holds the socket with this inode; true if it was sent.
 pub(crate) fn end_holder(pid: u32, inode: u32, signal: Signal) -> bool {
-    // The descriptor pins the process before the look: the number could belong to another one by now.
+    // Opened before the check, because the process id may be reused at any time.
     let process = open(pid).filter(|_| holds(pid, inode));
     process.is_some_and(|process| rustix::process::pidfd_send_signal(process, signal).is_ok())
 }
 
-/// A descriptor of a process, which stays its own when the number is given to another one.
+/// A descriptor of a process, which stays valid when the process id is reused.
 pub(crate) fn open(pid: u32) -> Option<OwnedFd> {
     let pid = Pid::from_raw(pid as i32)?;
     rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()
 }
 
-/// Process ids of the children of a process, from the kernel's own list.
+/// Process ids of the children of a process, from the kernel's list.
 pub(crate) fn of(master: u32) -> Vec<u32> {
     let list = std::fs::read_to_string(format!("/proc/{master}/task/{master}/children")).unwrap_or_default();
     list.split_ascii_whitespace()
@@ -49,7 +50,7 @@ pub(crate) fn of(master: u32) -> Vec<u32> {
         .collect()
 }
 
-/// True while the process runs. After its end it may stay a zombie for ever if the process that adopted it does not care.
+/// True while the process runs. A zombie does not count: the process that adopted it may never reap it.
 pub(crate) fn is_alive(pid: u32) -> bool {
     let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else {
         return false;
@@ -80,7 +81,7 @@ const UNIX_DIAG_PEER: u16 = 2;
 /// `struct unix_diag_msg`, in front of the attributes.
 const UNIX_DIAG_MSG: usize = 16;
 
-/// The inode of the socket at the other end.
+/// The inode of the socket at the other end of a connection.
 pub(crate) fn peer_inode(socket: impl AsFd) -> io::Result<u32> {
     let inode = u32::try_from(rustix::fs::fstat(socket)?.st_ino).map_err(io::Error::other)?;
     let kernel = rustix::net::socket_with(
@@ -111,7 +112,8 @@ fn diag_request(inode: u32) -> Vec<u8> {
     request
 }
 
-/// The UNIX_DIAG_PEER attribute of an answer. Not there in an error message, nor before the other end was accepted.
+/// The UNIX_DIAG_PEER attribute of an answer. An error message lacks it, and so does the answer before the connection
+/// was accepted.
 fn find_peer(answer: &[u8]) -> Option<u32> {
     let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
     if kind != SOCK_DIAG_BY_FAMILY {

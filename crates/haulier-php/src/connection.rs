@@ -1,7 +1,8 @@
 //! A connection to a FastCGI server: a socket, the runtime that watches it, and the process at the other end.
 //!
-//! It stays registered with the runtime that used it last and is moved only when another one leases it, so that a lease
-//! on the same thread costs no epoll_ctl. Watched for reading only: a unix socket reports every drained byte as writable.
+//! It stays registered with the runtime that last used it and moves only when another one leases it, so a lease on the
+//! same thread costs no epoll_ctl. It is watched for reading only: a Unix socket reports every drained byte as
+//! writable.
 #![allow(unsafe_code)] // reading into memory that is not zeroed before: see `poll_read`
 
 use std::cell::{Cell, RefCell};
@@ -24,13 +25,13 @@ use crate::peer::Peer;
 use crate::recycling::WorkerRecord;
 use crate::watch::watch;
 
-/// Bytes taken by one read. A whole small response fits, and so do a head and the largest record after it.
+/// Bytes of one read: a whole small response fits, and so do a head and the largest record after it.
 const READ_SIZE: usize = 68 * 1024;
-/// Pause before another try when a unix socket's queue of connections is full: the kernel gives no event when it is not.
+/// Pause before another attempt while a Unix socket's backlog is full: the kernel reports no event when it has room.
 const BACKLOG_PAUSE: Duration = Duration::from_millis(5);
 
 thread_local! {
-    /// One buffer serves every connection of a thread, because the bytes of a read are used up at once.
+    /// One buffer serves every connection of a thread, because the bytes of a read are consumed at once.
     static BUFFER: RefCell<Box<[u8]>> = RefCell::new(vec![0; READ_SIZE].into_boxed_slice());
 }
 
@@ -41,13 +42,13 @@ pub(crate) struct Connection {
     is_unix: bool,
     /// The runtime whose reactor watches `socket`.
     runtime: Id,
-    /// Watched for writing too, because a write did not fit.
+    /// Also watched for writing, because a write did not fit.
     writes_watched: bool,
-    /// The process that answers here; looked for once.
+    /// The process at the other end, searched once.
     pub(crate) peer: Peer,
     /// The record of that process.
     pub(crate) worker: WorkerRecord,
-    /// The last answer had content that went past [`poll_receive`](Self::poll_receive).
+    /// The last response had content that bypassed [`poll_receive`](Self::poll_receive).
     pub(crate) answers_long: Cell<bool>,
 }
 
@@ -105,10 +106,10 @@ impl haulier_upstream::Connection for Connection {
 }
 
 impl Connection {
-    /// Sends what fits at once; 0 if nothing does.
+    /// Sends as many bytes as fit without waiting; 0 if the socket is full.
     ///
     /// # Errors
-    /// The error of the system; EPIPE when the other end is gone.
+    /// The system error; EPIPE if the other end is gone.
     pub(crate) fn send_now(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         loop {
             match send(self.socket.as_fd(), slices) {
@@ -119,10 +120,10 @@ impl Connection {
         }
     }
 
-    /// Has writability watched as well, which [`poll_send`](Self::poll_send) needs.
+    /// Watches for writability as well, as [`poll_send`](Self::poll_send) requires.
     ///
     /// # Errors
-    /// The reactor does not take it; the connection is closed then.
+    /// The reactor refuses it; the connection is closed then.
     pub(crate) fn watch_writes(self) -> io::Result<Self> {
         if self.writes_watched {
             return Ok(self);
@@ -135,21 +136,21 @@ impl Connection {
         })
     }
 
-    /// Sends some of `bytes` as soon as some fit.
+    /// Sends a part of `bytes` as soon as the socket has room.
     pub(crate) fn poll_send(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         loop {
             let mut guard = ready!(self.socket.poll_write_ready(cx))?;
             match send(self.socket.as_fd(), &[IoSlice::new(bytes)]) {
                 Err(Errno::INTR) => {}
-                // Only here: a socket that still has room gives no further edge.
+                // Not after a short write: a socket that still has room gives no further edge.
                 Err(Errno::AGAIN) => guard.clear_ready(),
                 result => return Poll::Ready(Ok(result?)),
             }
         }
     }
 
-    /// Reads once as soon as there is something, at most `most` bytes, and gives it to `consume`; an empty slice is the
-    /// end of the stream.
+    /// Reads once as soon as bytes are there, at most `most`, and passes them to `consume`; an empty slice is the end
+    /// of the stream.
     pub(crate) fn poll_receive<T>(
         &self,
         cx: &mut Context<'_>,
@@ -165,8 +166,8 @@ impl Connection {
                     Err(Errno::AGAIN) => guard.clear_ready(),
                     Err(errno) => return Poll::Ready(Err(errno.into())),
                     Ok(length) => {
-                        // A short read took everything: the next byte makes a new edge, and the end of the stream is
-                        // a state that clearing leaves alone.
+                        // A short read emptied the socket: the next byte gives a new edge, and clearing does not
+                        // affect the end of the stream.
                         if length < buffer.len() {
                             guard.clear_ready();
                         }
@@ -177,7 +178,7 @@ impl Connection {
         })
     }
 
-    /// Appends at most `most` bytes to `memory`, as soon as there are some. 0 is the end of the stream.
+    /// Appends at most `most` bytes to `memory` as soon as bytes are there. 0 is the end of the stream.
     pub(crate) fn poll_read(&self, cx: &mut Context<'_>, memory: &mut Vec<u8>, most: usize) -> Poll<io::Result<usize>> {
         memory.reserve(most);
         loop {
@@ -196,8 +197,8 @@ impl Connection {
         }
     }
 
-    /// Moves at most `most` bytes into a pipe as soon as there are some. They are not copied: the pages that the other
-    /// end's write filled change their owner. 0 is the end of the stream, `None` a pipe without room.
+    /// Moves at most `most` bytes into a pipe as soon as bytes are there. They are not copied: the pages that the other
+    /// end's write filled change owner. 0 is the end of the stream, `None` a full pipe.
     pub(crate) fn poll_splice(
         &self,
         cx: &mut Context<'_>,
@@ -208,10 +209,10 @@ impl Connection {
             let mut guard = ready!(self.socket.poll_read_ready(cx))?;
             match rustix::pipe::splice(&self.socket, None, pipe, None, most, SpliceFlags::NONBLOCK) {
                 Err(Errno::INTR) => {}
-                // The error is the same for a socket without bytes and a pipe without room.
+                // The error is the same for an empty socket and a full pipe.
                 Err(Errno::AGAIN) if !has_room(pipe)? => return Poll::Ready(Ok(None)),
                 Err(Errno::AGAIN) => guard.clear_ready(),
-                // A sandbox, an odd kernel, no memory for it: the caller reads instead, and finds what is wrong with the socket.
+                // Not allowed, not supported, or no memory: the caller reads instead, and gets any error of the socket.
                 Err(Errno::INVAL | Errno::NOSYS | Errno::PERM | Errno::NOMEM) => return Poll::Ready(Ok(None)),
                 Err(errno) => return Poll::Ready(Err(errno.into())),
                 Ok(length) => return Poll::Ready(Ok(Some(length))),
@@ -219,14 +220,14 @@ impl Connection {
         }
     }
 
-    /// True if the other end is on this machine: its bytes lie in pages that hold nothing else. Pages of a network card are
-    /// larger than their content, and the card needs them back.
+    /// True if the other end is on this machine: its bytes fill their pages. Pages of a network card are larger than
+    /// their content, and the card needs them back.
     pub(crate) fn can_splice(&self) -> bool {
         self.is_unix
     }
 }
 
-/// True if a pipe takes bytes now.
+/// True if the pipe has room.
 fn has_room(pipe: BorrowedFd<'_>) -> io::Result<bool> {
     let mut polled = [PollFd::from_borrowed_fd(pipe, PollFlags::OUT)];
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };

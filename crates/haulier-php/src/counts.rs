@@ -1,32 +1,32 @@
-//! Counters of a pool: ends of requests and of workers.
+//! Counters of a pool.
 
-/// Ends of requests and of workers since a pool was started.
+/// Ends of requests and of workers since the pool's start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PoolCounts {
-    /// Requests answered to the end.
+    /// Requests answered completely.
     pub served: u64,
     /// Workers that ended in the middle of a request.
     pub crashes: u64,
-    /// Workers ended because no response head came in time.
+    /// Workers ended by a timeout.
     pub timeouts: u64,
-    /// Requests sent once more because the first worker was gone.
+    /// Requests repeated because the first worker had gone.
     pub retries: u64,
     /// Workers replaced after their number of requests.
     pub recycled_requests: u64,
-    /// Workers replaced because of the memory they had taken.
+    /// Workers replaced for their memory.
     pub recycled_memory: u64,
-    /// Workers replaced because of their age.
+    /// Workers replaced for their age.
     pub recycled_age: u64,
-    /// Idle workers replaced to give their memory back.
+    /// Idle workers replaced to free their memory.
     pub shrunk: u64,
     /// Requests that took longer than the slow log allows.
     pub slow: u64,
-    /// Times the php-cgi master ended unasked.
+    /// Unexpected ends of the php-cgi master.
     pub exits: u64,
 }
 
 impl PoolCounts {
-    /// Workers replaced between requests because they had reached a limit.
+    /// Workers replaced because they had reached a limit.
     pub fn recycled(&self) -> u64 {
         self.recycled_requests + self.recycled_memory + self.recycled_age
     }

@@ -1,4 +1,4 @@
-//! The end of a process that is not a child of ours: the kernel reports it to a holder of its descriptor (Linux 6.15).
+//! Exit status of a process that is not our child: the kernel reports it to a holder of its pidfd (Linux 6.15).
 #![allow(unsafe_code)] // an ioctl that neither the standard library nor rustix has
 
 use std::ffi::c_int;
@@ -12,7 +12,8 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::ioctl::{Updater, opcode};
 
-/// Longest wait for the end itself, and the pauses until its parent has heard of it: the connection closes a moment before.
+/// Longest wait for the end of the process, and the pauses until its parent has reaped it: the connection closes a
+/// moment earlier.
 const DYING: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 3_000_000,
@@ -20,7 +21,7 @@ const DYING: Timespec = Timespec {
 const PAUSE: Duration = Duration::from_micros(250);
 const PAUSES: usize = 12;
 
-/// `struct pidfd_info` as it was first.
+/// `struct pidfd_info` in its first version.
 #[repr(C)]
 #[derive(Debug, Default)]
 struct PidfdInfo {
@@ -33,14 +34,14 @@ struct PidfdInfo {
 const PIDFD_INFO_EXIT: u64 = 1 << 3;
 const PIDFD_GET_INFO: rustix::ioctl::Opcode = opcode::read_write::<PidfdInfo>(0xff, 11);
 
-/// True once a process has ended.
+/// True if the process has ended.
 pub(crate) fn has_ended(process: BorrowedFd<'_>) -> bool {
     let now = Timespec { tv_sec: 0, tv_nsec: 0 };
     let mut polled = [PollFd::from_borrowed_fd(process, PollFlags::IN)];
     matches!(rustix::event::poll(&mut polled, Some(&now)), Ok(1..))
 }
 
-/// Index of the only process among these that has ended, or does so within milliseconds.
+/// Index of the only process among these that has ended, or ends within milliseconds.
 pub(crate) fn only_ended(processes: &[BorrowedFd<'_>]) -> Option<usize> {
     let watch = |&process| PollFd::from_borrowed_fd(process, PollFlags::IN);
     let mut polled: Vec<_> = processes.iter().map(watch).collect();
@@ -49,7 +50,8 @@ pub(crate) fn only_ended(processes: &[BorrowedFd<'_>]) -> Option<usize> {
     matches!(count, Ok(1)).then_some(index)
 }
 
-/// Exit status of a process that has ended, or does so within milliseconds. `None` if it lives, or the kernel does not tell.
+/// Exit status of a process that has ended, or ends within milliseconds. `None` if it runs, or the kernel does not
+/// report it.
 pub(crate) fn how_ended(process: BorrowedFd<'_>) -> Option<ExitStatus> {
     only_ended(&[process])?;
     for _ in 0..PAUSES {
@@ -72,7 +74,7 @@ fn ask(process: BorrowedFd<'_>) -> Option<PidfdInfo> {
     asked.ok().map(|()| info)
 }
 
-/// An end as logs and pages name it: `signal 11 (SIGSEGV)`, `exit code 255`.
+/// An exit status as logs and pages show it: `signal 11 (SIGSEGV)`, `exit code 255`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ended(pub ExitStatus);
 

@@ -1,4 +1,4 @@
-//! Why a pool does not start, and why it gives no answer.
+//! Errors of a pool: at its start, and of a request.
 
 use haulier_http::Reason;
 use std::io;
@@ -11,26 +11,26 @@ use haulier_upstream::LeaseError;
 use crate::ended::Ended;
 use crate::shown_duration::ShownDuration;
 
-/// Why a pool did not start.
+/// A pool did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The settings leave nothing to work with.
+    /// The settings have no worker or no server.
     #[error("a pool needs at least one worker and one server")]
     Empty,
-    /// The private directory for the socket cannot be used.
+    /// The private directory of the sockets cannot be used.
     #[error("the socket directory {} cannot be used", path.display())]
     SocketDir {
         /// The directory.
         path: PathBuf,
-        /// The error of the system.
+        /// The system error.
         source: io::Error,
     },
-    /// The listening socket cannot be made.
+    /// The listening socket cannot be created.
     #[error("cannot listen on {}", path.display())]
     Listen {
         /// The socket's path.
         path: PathBuf,
-        /// The error of the system.
+        /// The system error.
         source: io::Error,
     },
     /// PHP cannot be started.
@@ -38,82 +38,83 @@ pub enum StartError {
     Spawn {
         /// The program.
         php: PathBuf,
-        /// The error of the system.
+        /// The system error.
         source: io::Error,
     },
-    /// The pool runs as another account, and these settings were not in the spawner's list when haulier left root.
-    #[error("what haulier starts as `{user}` was settled when it left root, and this is not it")]
+    /// The pool runs as another account, and the spawner's list from before haulier left root does not have these
+    /// settings.
+    #[error("the pool of account `{user}` has changed since haulier left root: restart haulier")]
     NotAgreed {
         /// The account.
         user: String,
     },
-    /// No thread for the pool.
+    /// The pool's threads or their descriptors cannot be created.
     #[error("cannot start a thread for the pool")]
     Thread(#[source] io::Error),
 }
 
-/// Why the pool gave no response.
+/// A request got no response.
 #[derive(Debug, thiserror::Error)]
 pub enum PoolError {
-    /// Every worker stayed busy for the whole wait, or the queue was full (then `waited` is 0). Nothing reached PHP: a
+    /// Every worker stayed busy for the whole wait, or the queue was full (then `waited` is 0). No byte reached PHP: a
     /// 503 with Retry-After.
     #[error("no free PHP worker within {}", ShownDuration(*waited))]
     Exhausted {
-        /// Time that the request stood in the queue.
+        /// Time in the queue.
         waited: Duration,
     },
-    /// The client was gone when its turn came. Nothing reached PHP.
+    /// The client disconnected while the request was in the queue. No byte reached PHP.
     #[error("the client left after {} in the queue", ShownDuration(*waited))]
     Abandoned {
-        /// Time that the request stood in the queue.
+        /// Time in the queue.
         waited: Duration,
     },
-    /// The worker closed the connection before it was done. A 502 if nothing was sent to the client yet.
+    /// The worker closed the connection before the end of the response. A 502 if nothing was sent to the client yet.
     #[error("{}", crash(*pid, *ended, *after))]
     Crashed {
-        /// The process, if it was known.
+        /// Process id, if known.
         pid: Option<u32>,
-        /// How it ended, if the system tells.
+        /// Exit status, if the system reports it.
         ended: Option<Ended>,
-        /// Time since the worker was taken.
+        /// Time since the lease.
         after: Duration,
         /// The error of the system; `None` for a plain end of the stream.
         source: Option<io::Error>,
-        /// The last lines of its stderr, those of other workers of that time among them.
+        /// The last lines of its stderr; lines of other workers of that time may be among them.
         stderr: String,
     },
-    /// No response head in time, or a long silence in the middle of the body. The worker was ended; a 504 if nothing was
-    /// sent to the client yet.
+    /// The response head was late, or the body paused for too long. The worker was ended; a 504 if nothing was sent to
+    /// the client yet.
     #[error("{}", silence(*pid, *after))]
     Timeout {
-        /// The process that was ended, if it was known.
+        /// Id of the process that was ended, if known.
         pid: Option<u32>,
-        /// The limit of the pool that was reached.
+        /// The timeout of the pool that expired.
         after: Duration,
-        /// The last lines of its stderr, those of other workers of that time among them.
+        /// The last lines of its stderr; lines of other workers of that time may be among them.
         stderr: String,
     },
-    /// No server took the connection. Nothing reached PHP; a 502.
+    /// No server accepted a connection. No byte reached PHP; a 502.
     #[error("cannot connect to {server}")]
     Connect {
         /// The last server tried.
         server: String,
-        /// The error of the system.
+        /// The system error.
         source: io::Error,
     },
-    /// The response is not FastCGI or not CGI. A 502.
-    #[error("PHP sent no proper response: {why}")]
+    /// The response is malformed as FastCGI or as CGI. A 502.
+    #[error("malformed response from PHP: {why}")]
     BadResponse {
         /// The defect.
         why: BadResponse,
     },
-    /// The request body could not be read back from its file. The worker never saw its end; a 500.
+    /// The request body could not be read from its file. The worker did not get all of it; a 500.
     #[error("the request body cannot be read")]
     RequestBody(#[source] io::Error),
-    /// This side of the connection to PHP failed, as when no descriptor is left; a 502.
+    /// Our end of the connection to PHP failed, for example because no descriptor is left; a 502.
     #[error("the connection to PHP cannot be used")]
     Connection(#[source] io::Error),
-    /// The pool is being stopped; a 503.
+    /// The pool is stopping; a 503.
     #[error("the pool is stopping")]
     Stopped,
 }
@@ -122,12 +123,12 @@ fn crash(pid: Option<u32>, ended: Option<Ended>, after: Duration) -> String {
     let (worker, after) = (worker(pid), ShownDuration(after));
     match ended {
         Some(ended) => format!("{worker} ended by {ended} after {after}"),
-        None => format!("{worker} hung up after {after}"),
+        None => format!("{worker} closed the connection after {after}"),
     }
 }
 
 fn silence(pid: Option<u32>, after: Duration) -> String {
-    format!("{} said nothing for {}", worker(pid), ShownDuration(after))
+    format!("{} sent nothing for {}", worker(pid), ShownDuration(after))
 }
 
 fn worker(pid: Option<u32>) -> String {
@@ -137,30 +138,30 @@ fn worker(pid: Option<u32>) -> String {
     )
 }
 
-/// Why one attempt to get a response failed.
+/// One attempt to get a response failed.
 #[derive(Debug)]
 pub(crate) enum AttemptError {
     /// The worker took no byte of the request.
     Unsent(io::Error),
     /// The stream ended before END_REQUEST.
     HungUp(Option<io::Error>),
-    /// The response is not FastCGI or not CGI.
+    /// The response is malformed as FastCGI or as CGI.
     BadResponse(BadResponse),
-    /// No head in time.
+    /// The response head did not arrive in time.
     TimedOut,
     /// The body file cannot be read.
     RequestBody(io::Error),
-    /// This side of the connection failed.
+    /// Our end of the connection failed.
     Connection(io::Error),
 }
 
 /// A defect of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadResponse {
-    /// The head of the CGI response.
+    /// In the head of the CGI response.
     #[error(transparent)]
     Head(#[from] HeadError),
-    /// The records around it.
+    /// In the records around it.
     #[error(transparent)]
     Record(#[from] RecordError),
     /// The request ended without a complete head.
@@ -172,7 +173,7 @@ pub enum BadResponse {
 }
 
 impl PoolError {
-    /// The last lines that the worker wrote to its stderr; empty where no worker has ended.
+    /// The last lines that the worker wrote to its stderr; empty if no worker has ended.
     pub fn stderr_tail(&self) -> &str {
         match self {
             Self::Crashed { stderr, .. } | Self::Timeout { stderr, .. } => stderr,

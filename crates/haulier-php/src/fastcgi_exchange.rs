@@ -1,7 +1,7 @@
-//! One request and its response on a connection, as far as both have come.
+//! One request and its response on a connection.
 //!
-//! Sending and receiving go on side by side: a script may answer before it has read its input, and neither end may wait
-//! for the other with full buffers. STDIN ends only after CONTENT_LENGTH bytes, or not at all.
+//! Sending and receiving run concurrently: a script may answer before it has read its input, and two ends that both
+//! wait with full buffers would deadlock. STDIN ends only after CONTENT_LENGTH bytes, or not at all.
 
 use std::fs::File;
 use std::io::{self, IoSlice};
@@ -19,18 +19,19 @@ use crate::error::{AttemptError, BadResponse};
 use crate::marker::{Announcement, MarkerFinder, early_hints};
 use crate::request::{Body, Request};
 
-/// Most that is kept of what a script writes to STDERR, bytes.
+/// Most STDERR output kept per request, bytes.
 const STDERR_LIMIT: usize = 64 * 1024;
-/// Most interim heads that are kept until the caller takes them.
+/// Most interim heads kept until the caller takes them.
 const MOST_HINTS: usize = 16;
-/// Content of a STDIN record out of a file; with its header it is half of what a read takes.
+/// Content of a STDIN record read from a file; with its header it is half of what one read of PHP takes.
 const FILE_PIECE: usize = 32 * 1024;
 
-/// Content from which on a record is worth system calls of its own, bytes. PHP writes what a script passes on (fpassthru,
-/// readfile) in records of 65,528.
+/// Least content of a record that is worth system calls of its own, bytes. PHP writes the output of fpassthru and
+/// readfile in records of 65,528.
 const LONG_CONTENT: u16 = 32 * 1024;
 
-/// Bytes taken by the first read where the last answer was a long one: what comes with the head is copied.
+/// Bytes of the first read if the last response on the connection was long: content read together with the head has to
+/// be copied.
 const SHORT_READ: usize = 8 * 1024;
 
 /// The state of one request.
@@ -43,24 +44,24 @@ pub(crate) struct FastCgiExchange {
     /// Blocks of the head that the caller has not taken yet.
     heads: Vec<CgiHead>,
     head_complete: bool,
-    /// Something came, so sending the request again is out of the question.
+    /// Bytes of a response arrived, so the request cannot be repeated.
     answered: bool,
     body: Vec<u8>,
     stderr: Vec<u8>,
-    /// Looks for announcements of the script; `None` where PHP has its own `fastcgi_finish_request()`.
+    /// Finds announcements of the script; `None` if PHP has its own `fastcgi_finish_request()`.
     marker: Option<MarkerFinder>,
-    /// The script has announced so: its further output belongs to no response.
+    /// The script has announced that its response is complete: its further output is dropped.
     finished: bool,
     end: Option<EndRequest>,
-    /// The other end can take and send no more.
+    /// The other end no longer reads.
     broken: bool,
-    /// Something came after the end.
+    /// Bytes arrived after END_REQUEST.
     surplus: bool,
-    /// Content went where it was to go without being copied here.
+    /// Content went to its destination without a copy here.
     was_placed: bool,
 }
 
-/// The rest of a request that is still to be sent.
+/// The unsent rest of a request.
 #[derive(Debug)]
 struct Unsent {
     /// Complete records.
@@ -69,7 +70,7 @@ struct Unsent {
     file: Option<FileRest>,
 }
 
-/// The part of a body file that is not in records yet.
+/// The rest of a body file that is not in records yet.
 #[derive(Debug)]
 struct FileRest {
     file: File,
@@ -78,8 +79,8 @@ struct FileRest {
 }
 
 impl FastCgiExchange {
-    /// An exchange whose response head may have `head_limit` bytes, on a connection that is to stay open after it if
-    /// `keep_conn`.
+    /// An exchange whose response head may have `head_limit` bytes. With `keep_conn`, the connection stays open after
+    /// it.
     pub(crate) fn new(head_limit: usize, keep_conn: bool) -> Self {
         Self {
             keep_conn,
@@ -100,7 +101,7 @@ impl FastCgiExchange {
         }
     }
 
-    /// The script may announce before its end that its response is complete.
+    /// Accepts an announcement of the script that its response is complete.
     pub(crate) fn may_finish(self) -> Self {
         Self {
             marker: Some(MarkerFinder::default()),
@@ -108,7 +109,8 @@ impl FastCgiExchange {
         }
     }
 
-    /// The rest of an exchange whose script has announced that its response is complete; the response stays here.
+    /// Splits off the running script after it has announced that its response is complete; the response stays in
+    /// `self`.
     pub(crate) fn split_off(&mut self) -> Self {
         let mut answer = Self::new(0, false);
         answer.body = std::mem::take(&mut self.body);
@@ -116,7 +118,8 @@ impl FastCgiExchange {
         std::mem::replace(self, answer)
     }
 
-    /// Sends as much of the request as fits, in one system call. [`has_unsent`](Self::has_unsent) is true if some is left.
+    /// Sends as much of the request as fits, in one system call. [`has_unsent`](Self::has_unsent) tells if some is
+    /// left.
     ///
     /// # Errors
     /// `Unsent` if PHP took nothing of the request, or `RequestBody`.
@@ -184,14 +187,15 @@ impl FastCgiExchange {
         Ok(())
     }
 
-    /// True while some of the request is still here. The connection's writability must be watched then.
+    /// True while a part of the request is unsent. The connection's writability must be watched then.
     pub(crate) fn has_unsent(&self) -> bool {
         self.unsent.is_some()
     }
 
-    /// Sends or receives something as soon as either can be done. Nothing more is to come after the end or a failure.
+    /// Sends or receives as soon as either is possible. Not to be called after the end or an error.
     ///
-    /// With `place`, content of the body goes there, after what [`take_body`](Self::take_body) gives. Returns its bytes.
+    /// With `place`, body content goes there, following what [`take_body`](Self::take_body) returns. Returns the number
+    /// of bytes placed.
     pub(crate) fn poll_step(
         &mut self,
         cx: &mut Context<'_>,
@@ -215,12 +219,12 @@ impl FastCgiExchange {
         }
     }
 
-    /// Whether the rest of the body is likely to come in records that are worth a system call of their own.
+    /// True if the rest of the body probably comes in records that are worth system calls of their own.
     pub(crate) fn is_in_long_body(&self) -> bool {
         self.head_complete && !self.finished && self.end.is_none() && self.records.stdout_length() >= LONG_CONTENT
     }
 
-    /// Content of the body that is announced and did not come yet, bytes.
+    /// Announced body content that has not arrived yet, bytes.
     pub(crate) fn content_left(&self) -> usize {
         self.records.stdout_left()
     }
@@ -263,19 +267,19 @@ impl FastCgiExchange {
             usize::MAX
         };
         let before = memory.len();
-        // Short content is copied, but once and not twice.
+        // Short content is copied once instead of twice.
         std::mem::swap(&mut self.body, memory);
         let received = self.poll_receive(cx, connection, most);
         std::mem::swap(&mut self.body, memory);
         received.map_ok(|_| memory.len() - before)
     }
 
-    /// Bytes of the next header that must be read before the destination of its content is known.
+    /// Bytes up to the end of the next header, which decides where the content goes.
     fn next_header(&self) -> usize {
         self.records.before_content().unwrap_or(usize::MAX)
     }
 
-    /// So much content went past the records' reader; none at all is the end of the stream.
+    /// Notes content that bypassed the record reader; a length of 0 is the end of the stream.
     fn placed(&mut self, length: usize) -> Result<usize, AttemptError> {
         if length == 0 {
             return Err(AttemptError::HungUp(None));
@@ -301,7 +305,7 @@ impl FastCgiExchange {
         })
     }
 
-    /// Sends until nothing fits any more; true if some did.
+    /// Sends until the socket is full; true if any bytes were sent.
     fn poll_send(&mut self, cx: &mut Context<'_>, connection: &Connection) -> Result<bool, AttemptError> {
         let mut progress = false;
         while let Some(unsent) = &mut self.unsent {
@@ -315,7 +319,7 @@ impl FastCgiExchange {
                     unsent.sent += sent;
                     progress = true;
                 }
-                // A script that does not read its input ends with its response in the socket: go on reading it.
+                // A script that ended without reading its input has left its response in the socket: keep reading.
                 Poll::Ready(Err(_)) => {
                     self.unsent = None;
                     self.broken = true;
@@ -325,7 +329,7 @@ impl FastCgiExchange {
         Ok(progress)
     }
 
-    /// Takes what one read brought.
+    /// Processes the bytes of one read.
     fn consume(&mut self, mut bytes: &[u8]) -> Result<(), AttemptError> {
         if bytes.is_empty() {
             return Err(AttemptError::HungUp(None));
@@ -365,7 +369,7 @@ impl FastCgiExchange {
             return Ok(());
         }
         if self.body.capacity() == 0 && !content.is_empty() {
-            // The rest of this read is mostly body too.
+            // The rest of this read is mostly body.
             self.body.reserve(content.len() + more);
         }
         copy::append(&mut self.body, content);
@@ -399,12 +403,12 @@ impl FastCgiExchange {
         }
     }
 
-    /// The blocks of the head that have come since the last call.
+    /// The blocks of the head that arrived since the last call.
     pub(crate) fn take_heads(&mut self) -> Vec<CgiHead> {
         std::mem::take(&mut self.heads)
     }
 
-    /// The body bytes that have come since the last call.
+    /// The body bytes that arrived since the last call.
     pub(crate) fn take_body(&mut self) -> Option<Vec<u8>> {
         (!self.body.is_empty()).then(|| std::mem::take(&mut self.body))
     }
@@ -414,12 +418,12 @@ impl FastCgiExchange {
         std::mem::take(&mut self.stderr)
     }
 
-    /// True if anything of a response came.
+    /// True if any byte of a response arrived.
     pub(crate) fn answered(&self) -> bool {
         self.answered
     }
 
-    /// True once the answer is complete and its script goes on.
+    /// True once the response is complete and its script continues.
     pub(crate) fn is_finished(&self) -> bool {
         self.finished && self.head_complete && self.end.is_none()
     }
@@ -429,7 +433,7 @@ impl FastCgiExchange {
         self.end.is_some()
     }
 
-    /// True if the connection stands where the next request may begin.
+    /// True if the connection can carry the next request.
     pub(crate) fn is_reusable(&self) -> bool {
         self.keep_conn && self.end.is_some() && self.unsent.is_none() && !self.broken && !self.surplus
     }
@@ -449,10 +453,10 @@ fn beginning(begin: [u8; 16], params: &[u8], more: usize) -> Vec<u8> {
 }
 
 impl Unsent {
-    /// Puts the next piece of the file into records, and the end of STDIN after the last; false if nothing is left.
+    /// Puts the next piece of the file into a record, and the end of STDIN after the last; false if nothing is left.
     ///
     /// # Errors
-    /// The file cannot be read or is shorter than was said.
+    /// The file cannot be read or is shorter than announced.
     fn fill(&mut self) -> io::Result<bool> {
         let Some(rest) = &mut self.file else { return Ok(false) };
         if self.sent > 0 {

@@ -1,4 +1,4 @@
-//! The right to use one worker, given back when dropped.
+//! The right to use one worker, returned when dropped.
 
 use std::io;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::shown_duration::ShownDuration;
 pub(crate) struct Lease {
     shared: Arc<SharedPool>,
     inner: haulier_upstream::Lease<Connection>,
-    /// Keeps the request in the list of those that take long.
+    /// Keeps the request in the list of running ones.
     listed: Option<RunningGuard>,
 }
 
@@ -38,12 +38,12 @@ impl Lease {
         self.inner
     }
 
-    /// When the worker was taken.
+    /// The time of the lease.
     pub(crate) fn taken(&self) -> Instant {
         self.inner.taken()
     }
 
-    /// The connection, from now on in the middle of a request.
+    /// The connection, marked as in the middle of a request from now on.
     pub(crate) fn begin_use(&mut self) -> &Connection {
         self.inner.begin_use()
     }
@@ -52,15 +52,15 @@ impl Lease {
         self.inner.connection()
     }
 
-    /// Has writability watched as well.
+    /// Watches for writability as well.
     ///
     /// # Errors
-    /// The error of the system.
+    /// The system error.
     pub(crate) fn watch_writes(&mut self) -> io::Result<()> {
         self.inner.map_connection(Connection::watch_writes)
     }
 
-    /// Looks for the worker for the last time: what is not found now stays unknown for the connection.
+    /// Searches the worker for the last time: a worker that is not found now stays unknown for this connection.
     pub(crate) fn find_peer_finally(&mut self) {
         self.find_peer();
         if let Some(connection) = self.inner.get_mut()
@@ -70,9 +70,9 @@ impl Lease {
         }
     }
 
-    /// Looks for the worker at the other end, if the pool is ours and the worker is not known yet. To be called as soon as
-    /// a request was sent, while PHP is at work: after a crash has closed the connection, no process is found behind it. A
-    /// child that has not accepted the connection yet is looked for again.
+    /// Searches the worker at the other end, if the pool is supervised and the worker is not known yet. To be called as
+    /// soon as a request was sent, while PHP is working: after a crash has closed the connection, its process cannot be
+    /// found. A child that has not accepted the connection yet is searched again.
     pub(crate) fn find_peer(&mut self) {
         let Some(processes) = &self.shared.processes else {
             return;
@@ -92,7 +92,7 @@ impl Lease {
         }
     }
 
-    /// Puts the request into the list of those that take long, once.
+    /// Puts the request into the list of running ones, once.
     pub(crate) fn list(&mut self, label: impl FnOnce() -> String) {
         if self.listed.is_none() {
             self.find_peer_finally();
@@ -110,7 +110,7 @@ impl Lease {
         self.inner.get().and_then(|connection| connection.peer.pid())
     }
 
-    /// The process whose end has closed the connection, and how it ended, as far as the system tells.
+    /// The process whose end closed the connection, with its exit status if the system reports that.
     pub(crate) fn find_ended(&self) -> (Option<u32>, Option<Ended>) {
         match self.inner.get().and_then(|connection| connection.peer.find_ended()) {
             Some((pid, ended)) => (Some(pid), ended),
@@ -118,7 +118,7 @@ impl Lease {
         }
     }
 
-    /// Gives the worker back after the end of the response, with the connection if that is `reusable`.
+    /// Returns the worker after the end of the response, with the connection if that is `reusable`.
     pub(crate) fn finish(mut self, reusable: bool) {
         if let Some(connection) = self.inner.get_mut() {
             connection.worker.served += 1;
@@ -134,7 +134,7 @@ impl Lease {
         self.inner.finish(stays && reusable);
     }
 
-    /// Asks the worker to end if it has reached a limit, which it does as soon as the connection closes. True if so.
+    /// Sends SIGTERM to a worker that has reached a limit, so it ends as soon as the connection closes; true if sent.
     fn replace_if_spent(&self) -> bool {
         let (Some(processes), Some(connection)) = (&self.shared.processes, self.inner.get()) else {
             return false;
@@ -148,7 +148,7 @@ impl Lease {
         why.is_some()
     }
 
-    /// The worker was asked to end: where it is a program of its own, the address takes no connections until the next one
+    /// Notes that the worker was told to end. A separate worker's address accepts no connections until the next one
     /// runs.
     fn note_ending(&self) {
         if self
@@ -161,7 +161,7 @@ impl Lease {
         }
     }
 
-    /// Ends the lease of a request that failed, and reports why to the log and to the caller.
+    /// Ends the lease of a failed request, and reports the error to the log and to the caller.
     pub(crate) fn give_up(self, error: AttemptError, stderr: &[u8], label: &str) -> PoolError {
         match error {
             AttemptError::Unsent(error) => self.hung_up(Some(error), stderr, label),
@@ -176,7 +176,7 @@ impl Lease {
         }
     }
 
-    /// The worker closed the connection: it crashed, unless the pool ends.
+    /// The worker closed the connection: a crash, unless the pool is stopping.
     fn hung_up(self, source: Option<io::Error>, stderr: &[u8], label: &str) -> PoolError {
         if self.shared.upstream.is_stopping() {
             return PoolError::Stopped;
@@ -202,26 +202,26 @@ impl Lease {
         let (shared, pid, after) = (Arc::clone(&self.shared), self.pid(), ShownDuration(self.taken().elapsed()));
         drop(self);
         let (pool, stderr) = (shared.settings.name.as_str(), String::from_utf8_lossy(stderr));
-        tracing::error!(pool, pid, %after, request = label, %stderr, %why, "improper response from PHP");
+        tracing::error!(pool, pid, %after, request = label, %stderr, %why, "malformed response from PHP");
         PoolError::BadResponse { why }
     }
 
-    /// Longest time to the response head.
+    /// Timeout of the response head.
     pub(crate) fn timeout(&self) -> Duration {
         self.shared.settings.timeout
     }
 
-    /// Longest silence in a response body.
+    /// Timeout of a pause in the response body.
     pub(crate) fn body_timeout(&self) -> Duration {
         self.shared.settings.body_timeout
     }
 
-    /// Ends the worker in the middle of its request, after silence of this length.
+    /// Ends the worker in the middle of its request, after this timeout.
     pub(crate) fn time_out(self, after: Duration, stderr: &[u8], label: &str) -> PoolError {
-        self.end_worker(after, stderr, label, "no answer from PHP in time")
+        self.end_worker(after, stderr, label, "PHP did not answer within the timeout")
     }
 
-    /// Ends the worker whose script went on for this long after its response.
+    /// Ends the worker whose script continued for this time after its response.
     pub(crate) fn time_out_in_background(self, after: Duration, stderr: &[u8], label: &str) -> PoolError {
         let why = "a script did not end within `timeout` after fastcgi_finish_request()";
         self.end_worker(after, stderr, label, why)
@@ -230,7 +230,7 @@ impl Lease {
     fn end_worker(mut self, after: Duration, stderr: &[u8], label: &str, why: &str) -> PoolError {
         self.find_peer_finally();
         let shared = Arc::clone(&self.shared);
-        // SIGTERM would only ask php-cgi to end after the request that hangs.
+        // After SIGTERM php-cgi would first finish the request that hangs.
         let end = |processes: &Processes| processes.end(&self.connection().peer, Signal::KILL);
         let killed = shared.processes.as_ref().is_some_and(end);
         let pid = self.pid();

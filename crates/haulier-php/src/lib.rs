@@ -1,9 +1,9 @@
 //! Pools of PHP processes reached by FastCGI.
 //!
-//! A [`Pool`] starts php-cgi and watches it, or uses a FastCGI server that another program runs. [`Pool::send`] carries one
-//! request: it waits for a worker in a fair queue, sends, and gives the response head; [`Response`] then gives the body.
-//! A worker belongs to one request from the lease to END_REQUEST. The parameters, and the way a response takes, are the
-//! server's.
+//! A [`Pool`] starts php-cgi and supervises it, or uses a FastCGI server that another program runs. [`Pool::send`]
+//! waits for a worker in a fair queue, sends one request, and returns the response head; [`Response`] then returns the
+//! body. A worker belongs to one request from the lease to END_REQUEST. The server makes the parameters and handles the
+//! response.
 
 mod backend;
 mod background;

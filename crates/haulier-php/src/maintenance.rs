@@ -10,19 +10,19 @@ use crate::shared_pool::SharedPool;
 use crate::slow;
 use crate::process_source::{maintain, maintenance_interval};
 
-/// Longest and shortest pause between two rounds.
+/// Longest pause between two rounds, and the shortest.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(10);
 
 /// The thread; it ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Maintenance {
-    /// Nothing is ever sent: the thread ends when the channel closes. `None` if the pool needs no maintenance.
+    /// Carries no values: the thread ends when the channel closes. `None` if the pool needs no maintenance.
     alive: Mutex<Option<Sender<()>>>,
 }
 
 impl Maintenance {
-    /// Starts the thread, if the pool's settings leave it something to do.
+    /// Starts the thread, if the pool's settings require it.
     ///
     /// # Errors
     /// The system has no thread left.
@@ -52,14 +52,14 @@ impl Maintenance {
     }
 }
 
-/// A quarter of the shortest time after which something may be due; `None` if nothing ever is.
+/// A quarter of the shortest time after which maintenance may be due; `None` if no maintenance is needed.
 fn interval(shared: &SharedPool) -> Option<Duration> {
     let slow = shared.settings.slow.as_ref().map(|slow| slow.after);
     let of_kind = maintenance_interval(&shared.settings.kind);
     slow.into_iter().chain(of_kind).min().map(|shortest| shortest / 4)
 }
 
-/// Does what is due. Gives the time to the next round, if that is known.
+/// Does the maintenance that is due. Returns the time to the next round, if that is known.
 fn run_once(shared: &Arc<SharedPool>) -> Option<Duration> {
     if let Some(slow) = &shared.settings.slow {
         slow::log_new(shared, slow);

@@ -1,9 +1,9 @@
-//! `fastcgi_finish_request()` and `headers_send()` for php-cgi: a script announces that its response is complete while it
-//! goes on, or field lines for an interim response.
+//! `fastcgi_finish_request()` and `headers_send()` for php-cgi: a script announces that its response is complete
+//! although it continues, or sends field lines of an interim response.
 //!
-//! php-cgi has no such functions. The prelude defines them, and writes the announcement as a line to STDERR, which php-cgi
-//! keeps in order with the body. The line begins with a secret of this process, so that nothing that a script logs can end
-//! its response.
+//! php-cgi lacks these functions. The prelude defines them and writes each announcement as a line to STDERR, which
+//! php-cgi keeps in order with the body. The line begins with a secret of this process, so no line that a script logs
+//! can end its response.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 
 use haulier_proto::fastcgi::{CgiHead, HeadParser};
 
-/// The beginning of each line of STDERR that is an announcement to the server: random for the process, hexadecimal.
+/// Prefix of the STDERR lines that are announcements: hexadecimal digits, random per process.
 pub fn finish_marker() -> &'static str {
     static MARKER: OnceLock<String> = OnceLock::new();
     MARKER.get_or_init(|| {
@@ -23,15 +23,15 @@ pub fn finish_marker() -> &'static str {
 /// An announcement of a script to the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Announcement {
-    /// Its response is complete.
+    /// The response is complete.
     Finished,
     /// Field lines to send as an interim head now, with a [`SEPARATOR`] between them.
     EarlyHints(Vec<u8>),
 }
 
-/// Follows the marker in front of field lines, and separates these. No field line of PHP has one.
+/// Follows the marker before field lines, and separates them. No field line of PHP contains it.
 const SEPARATOR: u8 = 0x1f;
-/// Longest field lines of an interim head, bytes.
+/// Longest interim head, bytes.
 const LONGEST_HINTS: usize = 16 * 1024;
 
 /// Position of the reader in a line of STDERR.
@@ -41,11 +41,11 @@ enum InLine {
     Marker(usize),
     /// After the marker, in field lines.
     Hints,
-    /// In a line that a script or PHP logs.
+    /// In a log line of a script or of PHP.
     Other,
 }
 
-/// Finds announcements in STDERR, in pieces of any size.
+/// Finds announcements in STDERR, which may come in pieces of any size.
 #[derive(Debug)]
 pub(crate) struct MarkerFinder {
     position: InLine,
@@ -62,7 +62,7 @@ impl Default for MarkerFinder {
 }
 
 impl MarkerFinder {
-    /// Takes a piece of STDERR: gives what is for the log to `keep`, and announcements to `announce`.
+    /// Processes a piece of STDERR: log text goes to `keep`, announcements to `announce`.
     pub(crate) fn feed(
         &mut self,
         mut content: &[u8],
@@ -111,7 +111,7 @@ impl MarkerFinder {
     }
 }
 
-/// The content up to the end of the line, and whether the end is there; `content` is advanced past both.
+/// Splits off the rest of the line, with true if it is complete; `content` advances past its line end.
 fn rest_of_line<'c>(content: &mut &'c [u8]) -> (&'c [u8], bool) {
     let end = content.iter().position(|&byte| byte == b'\n');
     let (piece, rest) = content.split_at(end.unwrap_or(content.len()));
@@ -119,7 +119,7 @@ fn rest_of_line<'c>(content: &mut &'c [u8]) -> (&'c [u8], bool) {
     (piece, end.is_some())
 }
 
-/// The interim head of these field lines; `None` if they make none.
+/// The interim head of these field lines; `None` if they are invalid.
 pub(crate) fn early_hints(lines: &[u8]) -> Option<CgiHead> {
     let mut text = b"Status: 103\n".to_vec();
     text.extend(lines.iter().map(|&byte| if byte == SEPARATOR { b'\n' } else { byte }));

@@ -1,14 +1,14 @@
-//! Memory of a process tree as the kernel divides it: what processes share counts once (PSS, proc(5)).
+//! Memory of a process tree, shared pages counted once (PSS, proc(5)).
 
 use std::fs;
 
 use crate::children;
 
-/// Proportional set size of a process and its children, bytes; `None` where the system does not tell.
+/// Proportional set size of a process and its children, bytes; `None` if the system does not report it.
 pub(crate) fn of_tree(master: u32) -> Option<u64> {
     let own = of_process(master)?;
     let children = children::of(master);
-    // A child that has ended in the meantime has none.
+    // A child that has ended in the meantime has no entry.
     Some(own + children.into_iter().filter_map(of_process).sum::<u64>())
 }
 

@@ -1,4 +1,4 @@
-//! The process at the other end of a connection, as far as it is known.
+//! The process at the other end of a connection.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -9,29 +9,29 @@ use crate::children;
 use crate::ended::{Ended, has_ended, how_ended, only_ended};
 use crate::spawner::Spawner;
 
-/// The process at the other end of a connection.
+/// The process at the other end of a connection, as far as it is known.
 #[derive(Debug)]
 pub(crate) enum Peer {
-    /// Not looked for yet.
+    /// Not searched yet.
     Unknown,
-    /// One of these children will accept the connection, or did a moment ago.
+    /// One of these children accepts the connection, or has just accepted it.
     OneOf(Vec<(u32, OwnedFd)>),
-    /// Not a child of ours, or the system does not tell.
+    /// Not a child of ours, or the system does not report it.
     Untold,
     /// This child holds the other end, a socket with this inode.
     Child {
         pid: u32,
         inode: u32,
-        /// To learn how it ends; `None` if the system gave none.
+        /// Descriptor that reports its exit status; `None` if the system gave none.
         process: Option<OwnedFd>,
     },
-    /// Every worker is a program of its own, and this is the one of the connection's address.
+    /// The separate worker program that listens on the connection's address.
     Process { pid: u32, process: Arc<OwnedFd> },
 }
 
 impl Peer {
-    /// Looks for the holder of `socket`'s other end among the children of `master`, through the spawner if they are its
-    /// own. Takes some ten microseconds a child.
+    /// Finds the child of `master` that holds the other end of `socket`, through the spawner if that started them.
+    /// Takes about ten microseconds per child.
     pub(crate) fn find(socket: impl AsFd, master: u32, spawner: Option<&Spawner>) -> Self {
         let Ok(inode) = children::peer_inode(socket) else {
             return Self::Untold;
@@ -55,7 +55,7 @@ impl Peer {
         }
     }
 
-    /// One of the living children, where none holds the other end yet.
+    /// One of the running children, none of which holds the other end yet.
     pub(crate) fn one_of(master: u32) -> Self {
         let open = |pid| Some((pid, children::open(pid)?));
         let mut found: Vec<_> = children::of(master).into_iter().filter_map(open).collect();
@@ -63,19 +63,19 @@ impl Peer {
         Self::OneOf(found)
     }
 
-    /// Whether another look may tell more.
+    /// True if a further search may find the process.
     pub(crate) fn may_be_found(&self) -> bool {
         matches!(self, Self::Unknown | Self::OneOf(_))
     }
 
-    /// The process whose end has closed the connection, and how it ended, if the system tells.
+    /// The process whose end closed the connection, with its exit status if the system reports that.
     pub(crate) fn find_ended(&self) -> Option<(u32, Option<Ended>)> {
         let (pid, process) = match self {
             Self::Child { pid, process, .. } => (*pid, process.as_ref()?.as_fd()),
             Self::Process { pid, process } => (*pid, process.as_fd()),
             Self::OneOf(children) => {
                 let processes: Vec<_> = children.iter().map(|(_, process)| process.as_fd()).collect();
-                // Two that end at a time cannot be told apart.
+                // If two ended at the same time, either may be the one.
                 let index = only_ended(&processes)?;
                 (children[index].0, processes[index])
             }
@@ -84,7 +84,7 @@ impl Peer {
         Some((pid, how_ended(process).map(Ended)))
     }
 
-    /// Sends SIGTERM or SIGKILL to the process, if it still holds the other end; true when it was sent.
+    /// Sends SIGTERM or SIGKILL to the process if it still holds the other end; true if the signal was sent.
     pub(crate) fn end(&self, signal: Signal, spawner: Option<&Spawner>) -> bool {
         match (self, spawner) {
             (Self::Child { pid, inode, .. }, None) => children::end_holder(*pid, *inode, signal),

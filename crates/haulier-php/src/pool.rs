@@ -1,4 +1,4 @@
-//! The pool as the server sees it: start, send, status, stop.
+//! The pool: start, send, status, stop.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -27,7 +27,7 @@ use crate::status::{PoolStatus, WorkerStatus, workers};
 /// The script that [`Pool::warm`] requests; PHP answers 404.
 const NO_SCRIPT: &str = "/haulier/is-this-on";
 
-/// PHP workers and the queue in front of them. Shared by all threads; dropping it ends the workers.
+/// PHP workers with the queue in front of them, shared by all threads. Dropping it ends the workers.
 #[derive(Debug)]
 pub struct Pool {
     name: Arc<str>,
@@ -37,7 +37,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Starts php-cgi, or notes the external servers. Returns when php-cgi was started once, which takes milliseconds;
+    /// Starts php-cgi, or registers the external servers. Returns once php-cgi was started, which takes milliseconds;
     /// the first requests wait while it loads.
     ///
     /// # Errors
@@ -46,10 +46,10 @@ impl Pool {
         Self::start_by(settings, None)
     }
 
-    /// Like [`start`](Self::start) through a spawner, as the account the settings name.
+    /// Like [`start`](Self::start), but through a spawner, which uses the account of the settings.
     ///
     /// # Errors
-    /// See [`StartError`]; `NotAgreed` if these settings are not in the spawner's list.
+    /// See [`StartError`]; `NotAgreed` if the spawner's list does not have these settings.
     pub fn start_through(settings: PoolSettings, spawner: &Arc<Spawner>) -> Result<Arc<Self>, StartError> {
         Self::start_by(settings, Some(spawner))
     }
@@ -66,7 +66,7 @@ impl Pool {
         }))
     }
 
-    /// The name of the pool, for logs that outlive it.
+    /// The name of the pool, shared for logs that outlive it.
     pub fn name(&self) -> &Arc<str> {
         &self.name
     }
@@ -81,43 +81,43 @@ impl Pool {
         self.shared.settings.kind.affinity_cookie()
     }
 
-    /// When it was started.
+    /// The time of the start.
     pub fn started(&self) -> Instant {
         self.shared.started
     }
 
-    /// The state of the pool now.
+    /// Status of the pool.
     pub fn status(&self) -> PoolStatus {
         PoolStatus::of(&self.shared)
     }
 
-    /// The servers of a pool that another program runs; none for a pool of our own.
+    /// The external servers of the pool; empty for supervised PHP.
     pub fn servers(&self) -> Vec<ExternalServer> {
         self.source.servers(&self.shared)
     }
 
-    /// Requests PHP has been at work on for a while, the longest-running first.
+    /// Requests that have been running for a while, the longest-running first.
     pub fn running(&self) -> Vec<RunningRequest> {
         self.shared.running.list()
     }
 
-    /// Status of every worker started so far: long-running first, idle last.
+    /// Status of every worker used so far: long-running first, idle last.
     pub fn workers(&self) -> Vec<WorkerStatus> {
         workers(&self.shared)
     }
 
-    /// Memory of our own php-cgi processes, bytes, with what they share counted once; 0 while they start, and where the
-    /// system does not tell. `None` for a pool that another program runs.
+    /// Memory of the supervised php-cgi processes in bytes, shared memory counted once; 0 while they start, or if the
+    /// system does not report it. `None` for external servers.
     pub fn memory(&self) -> Option<u64> {
         self.shared.processes.as_ref().map(Processes::memory)
     }
 
-    /// Carries one request: waits for a worker, sends, and waits for the response head. Interim heads (103) are given
-    /// to `on_interim` as they come. To be called in a tokio runtime with I/O and time.
+    /// Sends one request: waits for a worker, sends, and waits for the response head. Interim heads (103) go to
+    /// `on_interim` as they arrive. To be called in a tokio runtime with I/O and time.
     ///
-    /// A request is sent again only if the worker was gone before: nothing of it was taken, or it is idempotent and no
-    /// byte of a response came. Once, and where there are several servers once more on another one. A server that takes
-    /// no connection is passed over for every request.
+    /// A request is repeated only if the worker had gone: it had taken no byte of the request, or the request is
+    /// idempotent and no byte of a response arrived. It is repeated once, and with several servers once more on another
+    /// one. A server that refuses the connection is skipped for every request.
     ///
     /// # Errors
     /// See [`PoolError`].
@@ -169,12 +169,12 @@ impl Pool {
             pid,
             ended,
             request,
-            "PHP worker was gone, the request is sent again"
+            "the PHP worker had gone, the request is repeated"
         );
     }
 
-    /// Waits until PHP answers one request for a script that does not exist, so that no script of the user runs. A pool that
-    /// another program runs is not asked. To be called in a tokio runtime with I/O and time.
+    /// Waits until PHP answers one request, for a script that does not exist, so that no script of the user runs.
+    /// External servers get no such request. To be called in a tokio runtime with I/O and time.
     ///
     /// # Errors
     /// See [`PoolError`].
@@ -196,7 +196,8 @@ impl Pool {
         Ok(())
     }
 
-    /// Ends the pool: waiting requests get `Stopped`, running requests have `grace` to finish, then the workers end.
+    /// Stops the pool: waiting requests get `Stopped`, running requests have `grace` to finish, then the workers are
+    /// ended.
     pub async fn stop(&self, grace: Duration) {
         let upstream = &self.shared.upstream;
         upstream.stop();
@@ -229,7 +230,7 @@ async fn attempt(
     }
     lease.find_peer();
     let mut begun = tokio::time::Instant::now();
-    // One timer serves twice: first to list a request that takes long, then to end it.
+    // One timer serves twice: first to list a slow request, then to end it.
     let mut deadline = pin!(tokio::time::sleep(timeout.min(LISTED_AFTER)));
     loop {
         let sending = exchange.has_unsent();
@@ -247,7 +248,7 @@ async fn attempt(
             step => _ = step?,
         }
         if sending {
-            // The timeout runs from the last byte that PHP took.
+            // The timeout counts from the last byte that PHP took.
             begun = tokio::time::Instant::now();
             let next = if lease.is_listed() {
                 timeout

@@ -1,6 +1,6 @@
-//! The origin of PHP's processes: everything in which the kinds of pools differ while they run.
+//! The source of PHP's processes: everything in which the kinds of pools differ at run time.
 //!
-//! A further kind is a folder of its own, a variant of [`PoolKind`], and an arm of each `match` here.
+//! A new kind is a folder, a variant of [`PoolKind`], and an arm of each `match` here.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::shared_pool::SharedPool;
 use crate::spawner::Spawner;
 use crate::supervised::{self, Supervisor};
 
-/// The threads that keep PHP's processes running, or watch those of another program.
+/// The threads that keep PHP's processes running, or check external servers.
 #[derive(Debug)]
 pub(crate) enum ProcessSource {
     /// php-cgi, which haulier starts.
@@ -23,7 +23,7 @@ pub(crate) enum ProcessSource {
 }
 
 impl ProcessSource {
-    /// Starts php-cgi, or notes the external servers.
+    /// Starts php-cgi, or registers the external servers.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -43,7 +43,7 @@ impl ProcessSource {
         }
     }
 
-    /// An exchange as this PHP conducts it.
+    /// A new exchange for this kind of pool.
     pub(crate) fn exchange(&self, settings: &PoolSettings) -> FastCgiExchange {
         let exchange = FastCgiExchange::new(settings.response_head, settings.kind.keeps_connections());
         match self {
@@ -53,8 +53,8 @@ impl ProcessSource {
         }
     }
 
-    /// Number of times that a request may be sent again. A request that finds an old connection closed may find its server
-    /// gone too, but not another one.
+    /// Number of times that a request may be repeated. After a closed idle connection its server may turn out to be
+    /// down too, and the second repetition goes to another server.
     pub(crate) fn retries(&self, shared: &SharedPool) -> usize {
         match self {
             Self::Supervised(_) => 1,
@@ -62,12 +62,12 @@ impl ProcessSource {
         }
     }
 
-    /// Whether PHP takes a while to load after its start.
+    /// True if PHP has to load after its start.
     pub(crate) fn needs_warming(&self) -> bool {
         matches!(self, Self::Supervised(_))
     }
 
-    /// The servers of another program; none if the processes are ours.
+    /// The external servers; empty for supervised PHP.
     pub(crate) fn servers(&self, shared: &SharedPool) -> Vec<ExternalServer> {
         match self {
             Self::Supervised(_) => Vec::new(),
@@ -75,7 +75,7 @@ impl ProcessSource {
         }
     }
 
-    /// Ends our own processes, or the checks of others'.
+    /// Ends the supervised processes, or the checks of external servers.
     pub(crate) async fn stop(&self) {
         match self {
             Self::Supervised(supervisor) => supervisor.stop().await,
@@ -84,7 +84,7 @@ impl ProcessSource {
     }
 }
 
-/// The shortest time after which maintenance may be due; `None` if it never is.
+/// The shortest time after which maintenance may be due; `None` if no maintenance is needed.
 pub(crate) fn maintenance_interval(kind: &PoolKind) -> Option<Duration> {
     match kind {
         PoolKind::Supervised(own) => supervised::maintenance_interval(own),
@@ -92,7 +92,7 @@ pub(crate) fn maintenance_interval(kind: &PoolKind) -> Option<Duration> {
     }
 }
 
-/// Does the maintenance that is due. Gives the time to the next, if that is known.
+/// Does the maintenance that is due. Returns the time to the next round, if that is known.
 pub(crate) fn maintain(shared: &Arc<SharedPool>) -> Option<Duration> {
     match &shared.settings.kind {
         PoolKind::Supervised(own) => {

@@ -1,4 +1,4 @@
-//! The php-cgi programs of a pool, one an address, as leases and status see them.
+//! The php-cgi programs of a pool, one per address, as leases and status use them.
 
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,18 +14,18 @@ use crate::spawner::Spawner;
 #[derive(Debug)]
 pub(crate) struct Processes {
     programs: Vec<Program>,
-    /// Every worker is a program of its own, instead of a child of one master.
+    /// Every worker is a separate program instead of a child of one master.
     pub(crate) separate: bool,
-    /// Starts and ends them as another account; `None` if we do.
+    /// Starts and ends them as another account; `None` if this process does.
     spawner: Option<Arc<Spawner>>,
 }
 
 /// One php-cgi program.
 #[derive(Debug, Default)]
 struct Program {
-    /// Its process id; 0 while it does not run.
+    /// Process id; 0 while it does not run.
     pid: AtomicU32,
-    /// A descriptor of the process, where it is a single worker.
+    /// A descriptor of the process, if it is a separate worker.
     process: Mutex<Option<Arc<OwnedFd>>>,
 }
 
@@ -53,14 +53,14 @@ impl Processes {
         self.programs[server].set_process(process);
     }
 
-    /// Gives the process id it had.
+    /// Notes the end, and returns the former process id.
     pub(crate) fn note_ended(&self, server: usize) -> u32 {
         let pid = self.programs[server].pid.swap(0, Ordering::Relaxed);
         self.programs[server].set_process(None);
         pid
     }
 
-    /// Looks for the worker at the other end of a connection to this address; `None` while the program does not run.
+    /// Searches the worker at the other end of a connection to this address; `None` while the program does not run.
     pub(crate) fn find_peer(&self, server: usize, peer: &Peer, socket: impl std::os::fd::AsFd) -> Option<Peer> {
         let master = self.programs[server].pid.load(Ordering::Relaxed);
         if master == 0 {
@@ -77,13 +77,13 @@ impl Processes {
         }
     }
 
-    /// Sends SIGTERM or SIGKILL to a worker; true when it was sent.
+    /// Sends SIGTERM or SIGKILL to a worker; true if the signal was sent.
     pub(crate) fn end(&self, peer: &Peer, signal: Signal) -> bool {
         peer.end(signal, self.spawner.as_deref())
     }
 
-    /// Memory of all programs and their children, bytes, with shared memory counted once. Programs that are being started,
-    /// and those of which the system does not tell, count 0.
+    /// Memory of all programs and their children in bytes, shared memory counted once. Programs that are being started,
+    /// or whose memory the system does not report, count 0.
     pub(crate) fn memory(&self) -> u64 {
         let masters = self.programs.iter().map(|program| program.pid.load(Ordering::Relaxed));
         let of_tree = |master| match &self.spawner {

@@ -1,4 +1,4 @@
-//! Replacing workers: what a worker has done so far, and the limits after which it ends.
+//! Replacement of workers: the record of each, and the limits after which it ends.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -6,27 +6,27 @@ use std::time::{Duration, Instant};
 
 use crate::settings::Recycle;
 
-/// The record of a worker, as far as the pool has seen.
+/// The record of a worker, as far as the pool knows.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WorkerRecord {
-    /// Requests answered.
+    /// Answered requests.
     pub(crate) served: u64,
-    /// When it answered its first.
+    /// Time of the first request.
     pub(crate) since: Instant,
 }
 
-/// Limits of workers, and the records of those whose connection has closed while they live on.
+/// Limits of workers, and the records of running workers without a connection.
 #[derive(Debug, Default)]
 pub(crate) struct Recycling {
     limits: Recycle,
-    /// By process id.
+    /// Records by process id.
     unconnected: Mutex<HashMap<u32, WorkerRecord>>,
-    /// Number of records above which most are of workers that are dead.
+    /// Most records: if there are more, nearly all are of ended workers.
     most: usize,
 }
 
 impl Recycling {
-    /// Recycling after `limits` for servers with this number of connections each.
+    /// Recycling with these limits, for servers with this number of connections each.
     pub(crate) fn new(limits: Recycle, connections: usize) -> Self {
         Self {
             limits,
@@ -39,19 +39,19 @@ impl Recycling {
         self.unconnected.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Why this worker, which has no request, is to be replaced; `None` if it stays.
+    /// The limit that an idle worker has reached; `None` if it stays.
     pub(crate) fn judge(&self, worker: WorkerRecord, pid: Option<u32>) -> Option<Spent> {
         let pid = pid.filter(|_| self.limits.is_on())?;
         worker.spent(&self.limits, pid)
     }
 
-    /// The record of a worker that has a connection again, if there is one.
+    /// Takes the record of a worker that has a connection again.
     pub(crate) fn take(&self, pid: Option<u32>) -> Option<WorkerRecord> {
         let pid = pid.filter(|_| self.limits.is_on())?;
         self.unconnected().remove(&pid)
     }
 
-    /// Keeps the record of a worker whose connection closes.
+    /// Stores the record of a worker whose connection closes.
     pub(crate) fn keep(&self, pid: Option<u32>, worker: WorkerRecord) {
         let Some(pid) = pid.filter(|_| self.limits.is_on()) else {
             return;
@@ -63,19 +63,19 @@ impl Recycling {
         unconnected.insert(pid, worker);
     }
 
-    /// Drops the records of the workers that `are_gone`.
+    /// Drops the records of the workers for which `are_gone` is true.
     pub(crate) fn forget(&self, are_gone: impl Fn(u32) -> bool) {
         self.unconnected().retain(|&worker, _| !are_gone(worker));
     }
 }
 
-/// Why a worker is replaced.
+/// The reason why a worker is replaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Spent {
     Requests,
     Memory,
     Age,
-    /// It was idle.
+    /// It was idle for too long.
     Idle,
 }
 
@@ -87,7 +87,7 @@ impl WorkerRecord {
         }
     }
 
-    /// The limit that the worker with this process id has reached. It has no request.
+    /// The limit that the idle worker with this process id has reached.
     pub(crate) fn spent(self, recycle: &Recycle, pid: u32) -> Option<Spent> {
         if recycle.requests > 0 && self.served >= sooner(recycle.requests, pid) {
             Some(Spent::Requests)
@@ -100,22 +100,22 @@ impl WorkerRecord {
         }
     }
 
-    /// True if it has lived its time.
+    /// True if it has reached its age limit.
     pub(crate) fn is_old(self, recycle: &Recycle, pid: u32) -> bool {
         let age = u64::try_from(recycle.age.as_millis()).unwrap_or(u64::MAX);
         age > 0 && self.since.elapsed() >= Duration::from_millis(sooner(age, pid))
     }
 }
 
-/// The limit less up to a tenth, different for each worker and always the same for one.
+/// The limit minus up to a tenth, which depends on the process id.
 fn sooner(limit: u64, pid: u32) -> u64 {
     // Process ids are consecutive; the multiplication spreads them (Fibonacci hashing).
     let thousandths = u64::from(pid.wrapping_mul(0x9E37_79B9) >> 22) % 101;
     limit - (u128::from(limit) * u128::from(thousandths) / 1000) as u64
 }
 
-/// Memory that a process does not share with files or other processes, bytes. The some 7 MB that it has in common with its
-/// master since the fork count too. `None` where the system does not tell.
+/// Unshared memory of a process, bytes. About 7 MB that it has in common with its master since the fork are included.
+/// `None` if the system does not report it.
 pub(crate) fn own_memory(pid: u32) -> Option<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
     let mut pages = text

@@ -6,21 +6,21 @@ use haulier_http::Presence;
 pub use haulier_http::RequestBody as Body;
 use haulier_upstream::LeaseRequest;
 
-/// One request, complete before a worker is taken.
+/// One request, complete before a worker is leased.
 #[derive(Clone, Copy)]
 pub struct Request<'a> {
-    /// Complete PARAMS records as `ParamsWriter` makes them, without the empty one that ends them. CONTENT_LENGTH must
-    /// be the length of `body`.
+    /// Complete PARAMS records from `ParamsWriter`, without the empty one that ends them. CONTENT_LENGTH must be the
+    /// length of `body`.
     pub params: &'a [u8],
     /// The request body.
     pub body: Body<'a>,
-    /// The request may be sent again if the worker was gone before a byte of the response came.
+    /// The request may be repeated if the worker closed the connection before a byte of the response arrived.
     pub idempotent: bool,
-    /// Key of requests that go to the same one of several servers; `None` goes to any.
+    /// Key of requests that go to the same server; `None` goes to any.
     pub affinity: Option<&'a [u8]>,
-    /// Presence of the client; asked now and then in the queue, and when a worker becomes free after a wait.
+    /// Presence of the client, checked periodically in the queue and when a worker becomes free after a wait.
     pub client: &'a dyn Fn() -> Presence,
-    /// The request in a few words ("GET /report"), for log lines; called only when there is something to log.
+    /// Label of the request for log lines, such as "GET /report"; called only to log.
     pub label: &'a dyn Fn() -> String,
 }
 

@@ -1,4 +1,4 @@
-//! A response whose head has come and whose body is on its way.
+//! A response whose head has arrived and whose body is being received.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -16,30 +16,30 @@ use crate::fastcgi_exchange::FastCgiExchange;
 use crate::lease::Lease;
 use crate::stderr::log_late_stderr;
 
-/// A response of PHP. The worker is free again as soon as END_REQUEST has come; dropping the response before that
-/// closes the connection, and the script goes on until it next writes something. A script that has announced that its
-/// response is complete keeps its worker to its own end, with or without the response.
+/// A response of PHP. Its worker is free once END_REQUEST has arrived. Dropping the response earlier closes the
+/// connection, and the script runs until its next write. A script that has announced that its response is complete
+/// keeps its worker until it ends, even if the response is dropped.
 pub struct Response {
     /// Status and fields.
     pub head: CgiHead,
     pub(crate) exchange: FastCgiExchange,
     /// `None` once the worker was given back.
     pub(crate) lease: Option<Lease>,
-    /// The request in a few words, if there is still something that could go wrong.
+    /// Label of the request; empty if the response is complete.
     pub(crate) label: String,
     pub(crate) queued: Duration,
     pub(crate) taken: Instant,
     pub(crate) worker_time: Option<Duration>,
-    /// Ends a body that is silent for too long; `None` if it may be.
+    /// Timeout between two pieces of the body; `None` if there is no limit.
     pub(crate) silence: Option<Silence>,
     pub(crate) pid: Option<u32>,
-    /// Bytes of the body, if the head said so.
+    /// Length of the body in bytes, if the head states it.
     pub(crate) length: Option<u64>,
-    /// Why the body broke off, until the reader asks.
+    /// The error that ended the body, until the reader takes it.
     pub(crate) error: Option<PoolError>,
 }
 
-/// The silence of PHP within a body. There is no timer while bytes come.
+/// The timeout of PHP's silence within a body. No timer runs while bytes arrive.
 pub(crate) struct Silence {
     limit: Duration,
     heard: Instant,
@@ -55,7 +55,7 @@ impl Silence {
         }
     }
 
-    /// Ready once the limit is reached.
+    /// Ready once the timeout has expired.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
             let end = tokio::time::Instant::from_std(self.heard + self.limit);
@@ -63,7 +63,7 @@ impl Silence {
                 .timer
                 .get_or_insert_with(|| Box::pin(tokio::time::sleep_until(end)));
             std::task::ready!(timer.as_mut().poll(cx));
-            // Something may have come since the timer was set.
+            // Bytes may have arrived since the timer was set.
             if self.heard.elapsed() >= self.limit {
                 return Poll::Ready(());
             }
@@ -95,17 +95,17 @@ impl Response {
         self.queued
     }
 
-    /// When the worker was taken.
+    /// The time of the lease.
     pub fn taken(&self) -> Instant {
         self.taken
     }
 
-    /// From the lease to END_REQUEST or the end of the answer, or to now.
+    /// Time from the lease to END_REQUEST or the end of the response, or to now.
     pub fn worker_time(&self) -> Duration {
         self.worker_time.unwrap_or_else(|| self.taken.elapsed())
     }
 
-    /// The process that answers; `None` for an external server, or if the system does not tell.
+    /// Process id of the worker; `None` for an external server, or if the system does not report it.
     pub fn pid(&self) -> Option<u32> {
         self.pid
     }
@@ -113,7 +113,8 @@ impl Response {
     /// The next piece of the body, as PHP sends it; `None` at its end.
     ///
     /// # Errors
-    /// `Timeout` after a long silence, `Crashed` if the worker hangs up, `BadResponse` if it sends nonsense, `Stopped` if it was ended with the pool.
+    /// `Timeout` after a long silence, `Crashed` if the worker closes the connection, `BadResponse` if its records are
+    /// malformed, `Stopped` if the pool ended it.
     pub async fn body(&mut self) -> Result<Option<Bytes>, PoolError> {
         poll_fn(|cx| self.poll_body(cx)).await
     }
@@ -125,15 +126,15 @@ impl Response {
         })
     }
 
-    /// Whether the rest of the body is likely to come in long content from a process of this machine, which a pipe spares
-    /// a copy.
+    /// True if the rest of the body probably comes in long records from a process on this machine: a pipe saves a copy
+    /// then.
     pub(crate) fn has_long_pieces(&self) -> bool {
         let can_splice = |lease: &Lease| lease.connection().can_splice();
         self.exchange.is_in_long_body() && self.lease.as_ref().is_some_and(can_splice)
     }
 
-    /// The next piece of the body. What is not read yet goes to the place, if there is one, and is not copied on its way.
-    /// `None` is the end.
+    /// The next piece of the body; `None` is the end. Content that is not read yet goes to `place` without a copy, if
+    /// that is given.
     pub(crate) fn poll_next(
         &mut self,
         cx: &mut Context<'_>,
@@ -172,14 +173,14 @@ impl Response {
         }
     }
 
-    /// Keeps the error for the reader, who is told the reason first.
+    /// Keeps the error for [`take_error`](BodySource::take_error), and returns its reason.
     pub(crate) fn break_off(&mut self, error: PoolError) -> BrokenBody {
         let reason = error.reason();
         self.error = Some(error);
         BrokenBody { reason }
     }
 
-    /// Gives the worker back after END_REQUEST, or leaves it to a script that goes on after its response.
+    /// Returns the worker after END_REQUEST, or leaves it to a script that continues after its response.
     pub(crate) fn settle(&mut self) {
         if !self.exchange.is_complete() && !self.exchange.is_finished() {
             return;
@@ -198,7 +199,7 @@ impl Response {
         self.exchange.take_stderr()
     }
 
-    /// Logs STDERR of the script since the last call, with its request. For what comes after the head was sent on.
+    /// Logs STDERR of the script since the last call, with its request; for output after the head was passed on.
     pub fn log_stderr(&mut self) {
         log_late_stderr(self.pid, &self.label, &self.exchange.take_stderr());
     }

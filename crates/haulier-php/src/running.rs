@@ -1,23 +1,23 @@
-//! Requests that have kept a worker for a while, by label: `status` shows them when a pool is slow.
+//! Requests that have kept a worker for a while, by label; `haulier status` shows them.
 //!
-//! A request is listed only once it takes longer than most, so that the usual one costs nothing.
+//! A request is listed only after a delay, so a fast one costs nothing.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Time after which a request is listed, unless its response is on the way sooner.
+/// Time after which a request is listed, unless its response head has arrived by then.
 pub(crate) const LISTED_AFTER: Duration = Duration::from_millis(100);
 
-/// A request PHP is at work on.
+/// A request in progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunningRequest {
-    /// The request for people: `GET /export (req 7e10)`.
+    /// Label of the request: `GET /export (req 7e10)`.
     pub label: String,
-    /// Time it has had its worker.
+    /// Time since the lease.
     pub running: Duration,
-    /// Process id of the worker, where it is known.
+    /// Process id of the worker, if known.
     pub pid: Option<u32>,
-    /// Requests that the worker has answered before, as far as the pool has seen.
+    /// Requests that the worker has answered before, as far as the pool knows.
     pub served: u64,
 }
 
@@ -40,7 +40,7 @@ struct ListedRequest {
     since: Instant,
     pid: Option<u32>,
     served: u64,
-    /// It is in the log of slow requests.
+    /// It was written to the log of slow requests.
     logged: bool,
 }
 
@@ -56,7 +56,7 @@ impl RunningRequests {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lists a request that has had its worker, which has answered `served` before, since then.
+    /// Lists a request that has had its worker since `since`. The worker has answered `served` requests before.
     pub(crate) fn add(self: &Arc<Self>, label: String, since: Instant, pid: Option<u32>, served: u64) -> RunningGuard {
         let mut list = self.lock();
         let ticket = list.next_ticket;
@@ -76,14 +76,14 @@ impl RunningRequests {
         }
     }
 
-    /// Requests listed now, the longest-running first.
+    /// The listed requests, the longest-running first.
     pub(crate) fn list(&self) -> Vec<RunningRequest> {
         let mut list: Vec<_> = self.lock().entries.iter().map(ListedRequest::describe).collect();
         list.sort_by_key(|request| std::cmp::Reverse(request.running));
         list
     }
 
-    /// Requests that have had their worker for this long, each once.
+    /// Requests that have had their worker for this time, each only once.
     pub(crate) fn take_slow(&self, after: Duration) -> Vec<RunningRequest> {
         let mut list = self.lock();
         let slow = list

@@ -19,14 +19,14 @@ settings_table! {
     pub struct PoolSettings {
         /// The name used in the configuration, logs and metrics.
         name: String = String::new();
-        /// The origin of the workers.
+        /// Supervised or external PHP.
         kind: PoolKind = PoolKind::External(External::default());
-        /// Longest silence of PHP in the middle of a response body. After it the worker is ended and the response breaks
-        /// off. Event streams and what is sent with `X-Accel-Buffering: no` may be silent for ever.
+        /// Longest pause of PHP within a response body. After it the worker is ended and the response is cut. Event
+        /// streams and responses with `X-Accel-Buffering: no` may pause without limit.
         body_timeout: Duration = Duration::from_secs(60);
         /// Longest head of a CGI response, bytes. A longer one is a 502.
         response_head: usize = 64 * 1024;
-        /// The log of requests that keep PHP busy for long.
+        /// The log of slow requests; `None` logs none.
         slow: Option<Slow> = None;
     }
 
@@ -45,7 +45,7 @@ settings_table! {
 }
 
 impl PoolSettings {
-    /// A pool of this kind with the usual limits.
+    /// A pool of this kind with the default limits.
     pub fn new(name: &str, kind: PoolKind) -> Self {
         Self {
             name: name.to_owned(),
@@ -62,7 +62,7 @@ settings_table! {
     /// The log of slow requests.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Slow {
-        /// The file the lines are appended to; `None` is the log of the server.
+        /// The file that lines are appended to; `None` is the server's log.
         log: Option<PathBuf> = None;
     }
 
@@ -72,17 +72,17 @@ settings_table! {
     log: Path else "the server's log";
 }
 
-/// The origin of PHP's processes. Other modules ask its methods, and do not match on it.
+/// The kind of a pool. Other modules use its methods and do not match on it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PoolKind {
-    /// haulier starts php-cgi and watches it.
+    /// haulier starts php-cgi and supervises it.
     Supervised(Supervised),
     /// Another program runs a FastCGI server, usually php-fpm.
     External(External),
 }
 
 impl PoolKind {
-    /// The settings of processes that haulier starts; `None` if another program runs PHP.
+    /// The settings of supervised PHP.
     pub fn supervised(&self) -> Option<&Supervised> {
         match self {
             Self::Supervised(own) => Some(own),
@@ -90,7 +90,7 @@ impl PoolKind {
         }
     }
 
-    /// The same to change.
+    /// The settings of supervised PHP, mutable.
     pub fn supervised_mut(&mut self) -> Option<&mut Supervised> {
         match self {
             Self::Supervised(own) => Some(own),
@@ -98,7 +98,7 @@ impl PoolKind {
         }
     }
 
-    /// The settings of servers that another program runs.
+    /// The settings of external servers.
     pub fn external(&self) -> Option<&External> {
         match self {
             Self::Supervised(_) => None,
@@ -106,12 +106,12 @@ impl PoolKind {
         }
     }
 
-    /// The account that PHP runs as, if haulier starts it as another one than its own.
+    /// The account that PHP runs as, if it is not haulier's own.
     pub fn user(&self) -> Option<&User> {
         self.supervised()?.user.as_ref()
     }
 
-    /// Most requests PHP works on at a time.
+    /// Most requests that PHP processes at a time.
     pub fn capacity(&self) -> usize {
         match self {
             Self::Supervised(own) => own.workers,
@@ -119,7 +119,7 @@ impl PoolKind {
         }
     }
 
-    /// The process manager in php-fpm's terms: `static`, `dynamic`, `ondemand`, or `external`.
+    /// The process manager in php-fpm's terms: `static`, `dynamic`, `ondemand`; or `external`.
     pub fn process_manager(&self) -> &'static str {
         match self {
             Self::Supervised(own) => own.process_manager(),
@@ -135,7 +135,8 @@ impl PoolKind {
         }
     }
 
-    /// True if connections serve more than one request. php-cgi has no way to answer before its script ends.
+    /// True if connections serve more than one request. php-cgi always keeps them, since it cannot finish a response
+    /// before its script ends.
     pub(crate) fn keeps_connections(&self) -> bool {
         match self {
             Self::Supervised(_) => true,
@@ -148,38 +149,38 @@ settings_table! {
     /// The rows of `[pool.NAME]` about PHP that haulier starts.
     pub struct SupervisedRows = "pool.NAME" =>
 
-    /// A php-cgi master of our own with `workers` children on one listening socket, so that opcache is shared. By default
-    /// one process that is never replaced, with PHP as it is installed and nothing in its environment.
+    /// A supervised php-cgi master with `workers` children on one listening socket, which share opcache. By default one
+    /// process of the installed PHP, which is never replaced and has an empty environment.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Supervised {
         /// The php-cgi program.
         php: PathBuf = "php-cgi".into();
-        /// PHP processes that may work at a time; at least 1.
+        /// PHP processes that may work at a time, at least 1.
         workers: usize = 1;
-        /// Conditions for an idle worker to give its memory back.
+        /// Replacement of idle workers, which frees their memory; `None` keeps them.
         shrink: Option<Shrink> = None;
-        /// Most cold workers that get their first request within a second; `None` is no limit.
+        /// Most unused workers that get their first request within a second; `None` is no limit.
         spawn_rate: Option<u32> = None;
         /// Limits after which a worker is replaced.
         recycle: Recycle = Recycle::default();
         /// `-d name=value` for every worker.
         ini: Vec<(String, String)> = Vec::new();
-        /// The same, but no script and no `.user.ini` can change them.
+        /// The same, but scripts and `.user.ini` cannot change them.
         ini_admin: Vec<(String, String)> = Vec::new();
         /// Environment of the workers, besides the variables of `env_copy`.
         env: Vec<(String, String)> = Vec::new();
-        /// Names of variables copied from our own environment.
+        /// Names of variables copied from haulier's environment.
         env_copy: Vec<String> = Vec::new();
-        /// The account PHP runs as; `None` is ours.
+        /// The account that PHP runs as; `None` is haulier's own.
         user: Option<User> = None;
         /// Limits of every PHP process.
         rlimits: Vec<Rlimit> = Vec::new();
-        /// Every worker is a php-cgi of its own instead of a child of one master, with a socket of its own and opcache's
-        /// file cache instead of its shared memory. The pool does so anyway where it cannot tell the children of a master
-        /// apart: to end the right one it reads their open descriptors in /proc, which takes CAP_SYS_PTRACE for another
-        /// user.
+        /// Every worker is a separate php-cgi with its own socket instead of a child of one master, and opcache uses its
+        /// file cache instead of shared memory. The pool does so in any case if it cannot tell the children of a master
+        /// apart: it reads their open descriptors in /proc to signal the right one, which takes CAP_SYS_PTRACE for
+        /// another user.
         separate: bool = false;
-        /// Directory for the listening sockets; made private (0700), one socket a pool.
+        /// Directory of the listening sockets; made private (0700).
         socket_dir: PathBuf = PathBuf::new();
     }
 
@@ -210,7 +211,7 @@ settings_table! {
 }
 
 impl Supervised {
-    /// This php-cgi with sockets in this directory, otherwise as by default.
+    /// This php-cgi program with sockets in this directory; all else by default.
     pub fn new(php: PathBuf, socket_dir: PathBuf) -> Self {
         Self {
             php,
@@ -219,7 +220,7 @@ impl Supervised {
         }
     }
 
-    /// Time without a request after which PHP ends altogether; `None` if it runs for ever.
+    /// Time without a request after which all of PHP ends; `None` if it always runs.
     pub(crate) fn parks_after(&self) -> Option<Duration> {
         self.shrink.filter(|shrink| shrink.least == 0).map(|shrink| shrink.idle)
     }
@@ -232,7 +233,7 @@ impl Supervised {
         }
     }
 
-    /// True if it runs as another account than this user with this group.
+    /// True if it runs as an account other than this user and group.
     pub fn is_foreign_to(&self, uid: u32, gid: u32) -> bool {
         self.user
             .as_ref()
@@ -244,12 +245,12 @@ settings_table! {
     /// `[pool.NAME.workers]`
     pub struct WorkersTable = "pool.NAME.workers" =>
 
-    /// Workers beyond `least` that have had no request for `idle` are replaced by fresh ones. A fresh one is a fork of the
-    /// master that has run nothing, and costs next to no memory; the number of processes stays. If `least` is 0, PHP ends
-    /// altogether when no request has come for `idle`, and the next request starts it.
+    /// Replacement of idle workers. Those beyond `least` that have had no request for `idle` are replaced by fresh forks of
+    /// the master, which take little memory; the number of processes stays. If `least` is 0, all of PHP ends after `idle`
+    /// without a request, and the next request starts it.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Shrink {
-        /// Workers that stay warm for ever.
+        /// Workers that are never replaced for idleness.
         least: usize = 1;
     }
 
@@ -275,20 +276,20 @@ settings_table! {
     age: Deadline else "never";
 }
 
-/// Limits after which a worker is replaced, always between two requests; 0 is no limit. Each worker has up to a tenth less
-/// of requests and age, so that not all are replaced at once.
+/// Limits after which a worker is replaced, always between two requests; 0 is no limit. Each worker's limits of
+/// requests and age are up to a tenth lower, so that not all are replaced at once.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Recycle {
-    /// Requests it has answered.
+    /// Answered requests.
     pub requests: u64,
-    /// Memory of its own after a request, bytes.
+    /// Unshared memory after a request, bytes.
     pub memory: u64,
-    /// Time since it was first used.
+    /// Time since the first request.
     pub age: Duration,
 }
 
 impl Recycle {
-    /// True if workers are replaced at all.
+    /// True if any limit is set.
     pub fn is_on(&self) -> bool {
         *self != Self::default()
     }
@@ -310,12 +311,12 @@ settings_table! {
     core: Size(0) else "as haulier's";
 }
 
-/// A limit of the system for a process (setrlimit(2)), soft and hard.
+/// A resource limit of a process (setrlimit(2)), soft and hard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rlimit {
     /// The limited resource.
     pub resource: Resource,
-    /// Bytes, seconds or a number, as the resource has it; `None` is no limit.
+    /// Bytes, seconds or a number, depending on the resource; `None` is no limit.
     pub limit: Option<u64>,
 }
 
@@ -326,7 +327,7 @@ pub struct User {
     pub name: String,
     /// Numeric user id.
     pub uid: u32,
-    /// Numeric group id: its primary group, or the one the pool names instead.
+    /// Numeric group id: the primary group, or the one that the pool names.
     pub gid: u32,
 }
 
@@ -339,9 +340,9 @@ settings_table! {
     pub struct External {
         /// Their addresses.
         servers: Vec<Address> = Vec::new();
-        /// Choice of the server for a request.
+        /// Balancing between the servers.
         balance: Balance = Balance::LeastBusy;
-        /// The health checks. Without them a server is left out from a refused connection to the next one it takes.
+        /// The health checks. Without them a server is out from a refused connection to the next accepted one.
         health: Option<Health> = None;
     }
 
@@ -356,8 +357,8 @@ settings_table! {
     remote_root: Text else "the site's document root";
     /// Longest time to connect to a server.
     connect_timeout: Deadline -> Duration = "1s";
-    // FCGI_KEEP_CONN. A child of php-fpm that has called `fastcgi_finish_request()` goes on with its script, and takes
-    // nothing from a connection that was kept until it is done: without it the next request finds another child.
+    // FCGI_KEEP_CONN. A child of php-fpm that has called `fastcgi_finish_request()` reads the next request from a kept
+    // connection only when its script has ended; without this setting, another child gets that request.
     /// Keep connections for further requests, where no script calls fastcgi_finish_request().
     keep_conn: Flag -> bool = false;
     /// With `keep_conn`, an idle connection to a server is closed after this long.
@@ -367,7 +368,7 @@ settings_table! {
 }
 
 impl External {
-    /// These servers with the usual limits.
+    /// These servers with the default limits.
     pub fn new(servers: Vec<Address>) -> Self {
         Self {
             servers,
@@ -376,12 +377,12 @@ impl External {
     }
 }
 
-/// Choice of the server for a request.
+/// Balancing between several servers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Balance {
-    /// The one with the fewest requests.
+    /// The server with the fewest requests.
     LeastBusy,
-    /// Always the same one for a value of this cookie while it is up; without the cookie the least busy one.
+    /// The same server for each value of this cookie while it is up; without the cookie the least busy one.
     Cookie(String),
 }
 
@@ -389,10 +390,10 @@ settings_table! {
     /// `[pool.NAME.health]`
     pub struct HealthTable = "pool.NAME.health" =>
 
-    /// Health checks: FastCGI requests for php-fpm's own `ping.path`. Each takes a child of the server.
+    /// Health checks: FastCGI requests for php-fpm's own `ping.path`. Each occupies a child of the server.
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct Health {
-        /// The `ping.path` of its pool.
+        /// php-fpm's `ping.path`.
         path: String = String::new();
     }
 

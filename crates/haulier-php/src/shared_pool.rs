@@ -1,4 +1,4 @@
-//! The part of a pool that leases, responses, the supervisor and the maintenance thread hold on to.
+//! The part of a pool that leases, responses, the supervisor and the maintenance thread share.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -19,11 +19,11 @@ pub(crate) struct SharedPool {
     pub(crate) settings: PoolSettings,
     /// The queue, and the connections to PHP.
     pub(crate) upstream: Arc<Upstream<Connection>>,
-    /// Our own php-cgi programs; `None` where another program runs PHP.
+    /// The supervised php-cgi programs; `None` for external servers.
     pub(crate) processes: Option<Processes>,
     /// Last lines that PHP wrote outside of requests.
     pub(crate) stderr: Arc<StderrTail>,
-    /// Requests that take long.
+    /// Requests that have been running for a while.
     pub(crate) running: Arc<RunningRequests>,
     pub(crate) recycling: Recycling,
     pub(crate) started: Instant,

@@ -1,9 +1,9 @@
-//! Spans of time as a reader wants them: `5.3 ms`, `60 s`.
+//! Durations in messages: `5.3 ms`, `60 s`.
 
 use std::fmt;
 use std::time::Duration;
 
-/// A span with its unit and no more than one digit after the point.
+/// A duration that is shown with its unit and at most one decimal.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ShownDuration(pub(crate) Duration);
 

@@ -1,7 +1,7 @@
-//! The log of slow requests: which one, in which process, and what that waits for.
+//! The log of slow requests, with the process of each and what it waits for.
 //!
-//! /proc shows what a process waits for: the system call it is in, and the file or connection of that. Without the right to
-//! see it, the log names the kernel function, or the state.
+//! /proc shows the system call that a process is in, and its file or connection. Without the permission to read that,
+//! the log names the kernel function, or the process state.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -32,7 +32,7 @@ pub(crate) fn log_new(shared: &SharedPool, slow: &Slow) {
     }
 }
 
-/// Appends to the file, opened for each line, so that it may be moved away at any time.
+/// Appends to the file, which is opened for each line, so it may be rotated at any time.
 fn append(path: &Path, line: &str) -> io::Result<()> {
     OpenOptions::new()
         .append(true)
@@ -41,7 +41,7 @@ fn append(path: &Path, line: &str) -> io::Result<()> {
         .write_all(line.as_bytes())
 }
 
-/// One JSON object and the end of the line.
+/// One JSON object with a line end.
 fn line(pool: &str, request: &RunningRequest, waits_for: &str) -> String {
     let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     format!(
@@ -98,7 +98,7 @@ fn kernel_function(pid: u32) -> Option<String> {
     Some(function).filter(|function| !function.is_empty() && function != "0")
 }
 
-/// The system call a process is in, with the file or connection it is about, where the system lets us see that.
+/// The system call of a process with its file or connection, if the system lets us read that.
 fn system_call(pid: u32) -> Option<String> {
     let text = fs::read_to_string(format!("/proc/{pid}/syscall")).ok()?;
     let mut words = text.split_ascii_whitespace();
@@ -132,7 +132,7 @@ enum FirstArgument {
     Nothing,
 }
 
-/// The system calls that PHP waits in.
+/// Name and first argument of the system calls in which PHP waits.
 fn known_call(number: i64) -> Option<(&'static str, FirstArgument)> {
     const CALLS: [(i64, &str, FirstArgument); 18] = [
         (libc::SYS_read, "read", FirstArgument::Descriptor),
@@ -165,7 +165,7 @@ fn known_call(number: i64) -> Option<(&'static str, FirstArgument)> {
     Some((call.1, call.2))
 }
 
-/// The first descriptor of the list that a process polls.
+/// The first descriptor in the list that a process polls.
 fn first_polled(pid: u32, address: u64) -> Option<i32> {
     let memory = File::open(format!("/proc/{pid}/mem")).ok()?;
     let mut descriptor = [0; 4];
@@ -186,7 +186,7 @@ fn target(pid: u32, descriptor: i32) -> Option<String> {
     Some(remote.unwrap_or(link))
 }
 
-/// The remote address of the socket with this inode, out of /proc/net/tcp or tcp6.
+/// The remote address of the socket with this inode, from /proc/net/tcp or tcp6.
 fn remote_end(table: &str, inode: &str) -> Option<String> {
     let row = table
         .lines()

@@ -1,4 +1,4 @@
-//! The state of a pool as others see it: numbers for metrics, and a list of workers.
+//! Status of a pool: numbers for metrics, and a list of workers.
 
 use std::time::Duration;
 
@@ -8,10 +8,11 @@ use crate::counts::PoolCounts;
 use crate::recycling::own_memory;
 use crate::shared_pool::SharedPool;
 
-/// The state of a pool, and its counters since it was started.
+/// Status of a pool, and its counters since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PoolStatus {
-    /// Workers and the queue. A connection is a worker: `capacity` is the number of requests PHP works on at most.
+    /// Workers and the queue. A connection is a worker, so `capacity` is the most requests that PHP processes at a
+    /// time.
     pub load: UpstreamLoad,
     /// Ends of requests and of workers.
     pub counts: PoolCounts,
@@ -25,8 +26,7 @@ impl PoolStatus {
         }
     }
 
-    /// This status with everything that a predecessor has counted and is still busy with. The number of workers stays this
-    /// one's.
+    /// This status plus the counts and current requests of the predecessor. The number of workers stays this one's.
     #[must_use]
     pub fn following(self, before: Self) -> Self {
         Self {
@@ -36,25 +36,25 @@ impl PoolStatus {
     }
 }
 
-/// A worker at one moment. Workers that were never needed are in no list.
+/// Status of one worker. Workers that were never used are not listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerStatus {
-    /// The request it works on.
+    /// Its current activity.
     pub work: WorkerActivity,
-    /// Its process id, where it is known.
+    /// Process id, if known.
     pub pid: Option<u32>,
-    /// Requests it has answered, as far as the pool has seen; `None` where the worker is not known.
+    /// Answered requests, as far as the pool knows; `None` if the worker is not known.
     pub served: Option<u64>,
-    /// Bytes it shares with no other process, where the system tells.
+    /// Unshared memory in bytes, if the system reports it.
     pub memory: Option<u64>,
 }
 
-/// The work of a worker.
+/// The activity of a worker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum WorkerActivity {
-    /// A request that takes long: its label, and the time it has had the worker.
+    /// A request that has been running for a while: its label, and the time since the lease.
     Long(String, Duration),
-    /// A request it got within the last tenth of a second or so.
+    /// A request that began about a tenth of a second ago at most.
     Short,
     /// No request.
     Idle,
@@ -71,8 +71,8 @@ impl WorkerStatus {
     }
 }
 
-/// Status of every worker started so far: those with a long-running request first, then the other busy ones, then the idle
-/// ones, the last used first.
+/// Status of every worker used so far: long-running requests first, then the other busy workers, then the idle ones,
+/// the last used first.
 pub(crate) fn workers(shared: &SharedPool) -> Vec<WorkerStatus> {
     let long = shared.running.list();
     let (busy, idle) = shared

@@ -1,15 +1,15 @@
-//! The standard error of PHP: its last lines for the report of a crash, and log lines.
+//! PHP's standard error: its last lines for crash reports, and log lines.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// Lines that are kept.
+/// Lines kept.
 const LINES: usize = 20;
-/// Characters of a line that are kept.
+/// Characters kept of a line.
 const LINE: usize = 1000;
 
-/// The last lines that the processes of a pool wrote to their stderr outside of requests, each with its time.
+/// The last lines that the processes of a pool wrote to stderr outside of requests, each with its time.
 #[derive(Debug, Default)]
 pub(crate) struct StderrTail(Mutex<VecDeque<(Instant, String)>>);
 
@@ -23,7 +23,7 @@ impl StderrTail {
         lines.push_back((Instant::now(), line.chars().take(LINE).collect()));
     }
 
-    /// The last lines that a request wrote, then those of processes since it began: of its worker, or of another one.
+    /// The last lines that a request wrote, then the lines of processes since it began, which may be of other workers.
     pub(crate) fn tail(&self, stderr: &[u8], since: Instant) -> String {
         let stderr = String::from_utf8_lossy(stderr);
         let of_request: Vec<&str> = stderr.lines().collect();
@@ -38,7 +38,7 @@ impl StderrTail {
     }
 }
 
-/// Logs what a script wrote to STDERR after the head of its response was sent on.
+/// Logs STDERR output that arrived after the response head was passed on.
 pub(crate) fn log_late_stderr(pid: Option<u32>, request: &str, stderr: &[u8]) {
     if !stderr.is_empty() {
         let stderr = String::from_utf8_lossy(stderr);

@@ -1,4 +1,4 @@
-//! Waiting for a connection, and trying servers until one takes it.
+//! Acquires a connection: waits for one, and tries servers until one accepts it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,15 +12,15 @@ use crate::lease::Lease;
 use crate::queue::Turn;
 use crate::upstream::{Grant, Upstream};
 
-/// Time between two questions to a request in the queue whether its client is still there.
+/// Interval at which a queued request checks that its client is still connected.
 const CLIENT_CHECK: Duration = Duration::from_millis(500);
 
-/// A request, as far as the choice of a connection depends on it.
+/// The properties of a request that the choice of a connection depends on.
 #[derive(Clone, Copy)]
 pub struct LeaseRequest<'a> {
     /// Key of requests that go to the same server; `None` goes to any.
     pub affinity: Option<&'a [u8]>,
-    /// Presence of the client; asked now and then in the queue, and when a connection becomes free after a wait.
+    /// Presence of the client, checked periodically in the queue and when a connection becomes free after a wait.
     pub client: &'a dyn Fn() -> Presence,
 }
 
@@ -32,7 +32,7 @@ impl std::fmt::Debug for LeaseRequest<'_> {
     }
 }
 
-/// A place in the queue, given up when dropped. A lease already granted goes back to the upstream with it.
+/// A place in the queue. Dropping it leaves the queue, and returns a lease that was already granted.
 #[derive(Debug)]
 struct QueuePlace<C: Connection> {
     upstream: Arc<Upstream<C>>,
@@ -47,7 +47,7 @@ impl<C: Connection> Drop for QueuePlace<C> {
 }
 
 impl<C: Connection> Upstream<C> {
-    /// Waits for a connection since `begun`. Servers that take no connection are passed over.
+    /// Waits for a connection; the queue timeout counts from `begun`. Servers that refuse a connection are skipped.
     ///
     /// # Errors
     /// See [`LeaseError`].
@@ -55,8 +55,8 @@ impl<C: Connection> Upstream<C> {
         self.lease_except(&mut Vec::new(), request, begun).await
     }
 
-    /// A new connection in the place of one that failed. An old connection may simply have been closed, so the same server
-    /// is tried first; a server that hangs up on a new connection is passed over if there is another.
+    /// Replaces a connection that failed. If it was a reused one, the server may just have closed it, so the same
+    /// server is tried first. A server that closes a new connection is skipped if there is another.
     ///
     /// # Errors
     /// See [`LeaseError`].
@@ -89,7 +89,7 @@ impl<C: Connection> Upstream<C> {
             if !refused.contains(&lease.server()) {
                 refused.push(lease.server());
             }
-            // The queue grants whichever connection becomes free, so the same server may refuse more than once.
+            // The queue grants any connection that becomes free, so the same server may refuse more than once.
             if refused.len() >= self.servers() || attempts >= 2 * self.servers() {
                 return Err(error);
             }
@@ -117,7 +117,7 @@ impl<C: Connection> Upstream<C> {
             let mut lease = granted?;
             match (request.client)() {
                 Presence::Gone => return Err(LeaseError::Abandoned { waited }),
-                // Its client may be gone: this request asks again, behind all others.
+                // Its client may be gone: the request joins the queue again, behind all others.
                 Presence::Silent if turn == Turn::Usual && self.has_usual_waiters() => turn = Turn::Last,
                 Presence::Silent | Presence::Here => {
                     lease.queued = waited;
@@ -129,7 +129,7 @@ impl<C: Connection> Upstream<C> {
 }
 
 impl<C: Connection> QueuePlace<C> {
-    /// Waits for the lease; leaves the queue when the time is over or the client is gone.
+    /// Waits for the lease; leaves the queue on the timeout, or when the client is gone.
     async fn wait(mut self, request: LeaseRequest<'_>, begun: Instant) -> Result<Lease<C>, LeaseError> {
         loop {
             let left = self.upstream.queue_timeout().saturating_sub(begun.elapsed());
@@ -137,7 +137,7 @@ impl<C: Connection> QueuePlace<C> {
             if let Ok(granted) = tokio::time::timeout(left.min(CLIENT_CHECK), &mut self.granted).await {
                 return granted.map_err(|_| LeaseError::Stopped);
             }
-            // The lease may have come in this very moment.
+            // The lease may have been granted just as the time ran out.
             if let Ok(lease) = self.granted.try_recv() {
                 return Ok(lease);
             }

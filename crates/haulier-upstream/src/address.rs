@@ -1,4 +1,4 @@
-//! Addresses of servers.
+//! The address of a server.
 
 use std::fmt;
 use std::net::SocketAddr;

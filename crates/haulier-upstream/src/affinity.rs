@@ -1,6 +1,7 @@
 //! The server that a key belongs to: rendezvous hashing, the same in every process and on every machine.
 //!
-//! Each server has a weight for a key; the heaviest usable one gets it. When a server leaves, only its keys move.
+//! Each server has a weight for a key; the usable server of the greatest weight gets it. When a server leaves, only its
+//! keys move.
 
 use crate::address::Address;
 
@@ -18,7 +19,7 @@ impl Affinity {
         )
     }
 
-    /// Number of the server that a key belongs to, of those that `may_have` it.
+    /// Number of the server that a key belongs to, among those for which `may_have` is true.
     pub(crate) fn find(&self, key: &[u8], may_have: impl Fn(usize) -> bool) -> Option<usize> {
         let key = hash(key);
         let candidates = self.0.iter().enumerate().filter(|(number, _)| may_have(*number));

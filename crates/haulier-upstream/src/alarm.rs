@@ -1,11 +1,11 @@
-//! A wake-up call between threads: an eventfd that a thread can poll beside other descriptors.
+//! An alarm between threads: an eventfd that a thread can poll together with other descriptors.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::EventfdFlags;
 
-/// Readable from `ring` to [`reset`](Self::reset).
+/// An alarm, readable from `ring` to [`reset`](Self::reset).
 #[derive(Debug)]
 pub struct Alarm(OwnedFd);
 
@@ -13,7 +13,7 @@ impl Alarm {
     /// An alarm that does not ring.
     ///
     /// # Errors
-    /// No descriptor is left.
+    /// No file descriptor is left.
     pub(crate) fn new() -> io::Result<Self> {
         Ok(Self(rustix::event::eventfd(
             0,

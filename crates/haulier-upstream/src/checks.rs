@@ -1,4 +1,4 @@
-//! The thread that checks servers, one task a server.
+//! The thread of the health checks, with one task per server.
 
 use std::future::Future;
 use std::io;
@@ -12,18 +12,18 @@ use tokio::task::LocalSet;
 use crate::connection::Connection;
 use crate::upstream::Upstream;
 
-/// Without health checks: time between two attempts to connect to a server that is down.
+/// Interval between attempts to connect to a server that is down, where no health checks are configured.
 const RETRY: Duration = Duration::from_millis(250);
 
 /// The running thread; it ends when this is dropped.
 #[derive(Debug)]
 pub struct HealthChecks {
-    /// Nothing is ever sent: the thread ends when the channel closes.
+    /// Carries no values: the thread ends when the channel closes.
     alive: Mutex<Option<oneshot::Sender<()>>>,
 }
 
 impl HealthChecks {
-    /// Starts the thread, in which `check` looks after one of `servers` for ever.
+    /// Starts the thread and runs `check` for each of the servers, which never returns.
     ///
     /// # Errors
     /// The system has no thread or no descriptors left.
@@ -47,7 +47,7 @@ impl HealthChecks {
         })
     }
 
-    /// No checks: there is no choice between servers.
+    /// No health checks: there is only one server.
     pub fn none() -> Self {
         Self {
             alive: Mutex::new(None),
@@ -60,7 +60,7 @@ impl HealthChecks {
     }
 }
 
-/// Looks after a server without health checks: connects now and then while it is down.
+/// Tries periodically to connect to a server while it is down, where no health checks are configured.
 pub async fn probe_while_down<C: Connection>(upstream: Arc<Upstream<C>>, server: usize) {
     loop {
         tokio::time::sleep(RETRY).await;

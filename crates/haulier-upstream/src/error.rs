@@ -1,9 +1,9 @@
-//! Reasons why a request got no connection.
+//! Errors of a request that got no connection.
 
 use std::io;
 use std::time::Duration;
 
-/// Why a request got no connection. Nothing of it has reached a server.
+/// A request got no connection. No byte of it has reached a server.
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseError {
     /// All connections stayed busy for the whole wait, or the queue was full (then `waited` is 0).
@@ -12,18 +12,18 @@ pub enum LeaseError {
         /// Time in the queue.
         waited: Duration,
     },
-    /// The client left while the request was in the queue.
+    /// The client disconnected while the request was in the queue.
     #[error("the client left the queue")]
     Abandoned {
         /// Time in the queue.
         waited: Duration,
     },
-    /// No server took the connection.
+    /// No server accepted a connection.
     #[error("cannot connect to {server}")]
     Connect {
         /// The last server tried.
         server: String,
-        /// Error of the system.
+        /// The system error.
         source: io::Error,
     },
     /// The upstream is being stopped.

@@ -1,6 +1,6 @@
-//! Which servers are up: refused connections take one out at once, health checks after some failures in a row.
+//! Health of a server: a refused connection takes it out at once, health checks after several failures in a row.
 
-/// Number of health checks that change the condition of a server.
+/// Numbers of health checks that take a server out, or back in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Thresholds {
     /// Failures in a row that take a server out.
@@ -9,7 +9,7 @@ pub struct Thresholds {
     pub recover: u32,
 }
 
-/// Whether a server gets requests while others are up.
+/// Health of one server. A server that is down gets no requests while others are up.
 #[derive(Debug, Default)]
 pub(crate) struct Health {
     is_down: bool,
@@ -22,12 +22,12 @@ impl Health {
         self.is_down
     }
 
-    /// The server has refused a connection.
+    /// Notes that the server refused a connection.
     pub(crate) fn note_refused(&mut self) {
         (self.is_down, self.streak) = (true, 0);
     }
 
-    /// The server has taken a connection, which is proof enough where no checks are made.
+    /// Notes that the server accepted a connection, which suffices where no checks are made.
     pub(crate) fn note_connected(&mut self) {
         self.is_down = false;
     }

@@ -40,7 +40,7 @@ impl<C: Connection> Lease<C> {
         }
     }
 
-    /// Takes the connection out; the upstream is not told.
+    /// Takes the connection out without returning the lease to the upstream.
     pub(crate) fn defuse(mut self) -> Option<Pooled<C>> {
         self.upstream = None;
         self.connection.take()
@@ -55,7 +55,7 @@ impl<C: Connection> Lease<C> {
         self.server
     }
 
-    /// When the lease began, or its connection was opened anew.
+    /// Start of the lease, or the moment its connection was opened again.
     pub fn taken(&self) -> Instant {
         self.taken
     }
@@ -65,7 +65,7 @@ impl<C: Connection> Lease<C> {
         self.queued
     }
 
-    /// Whether the connection has carried requests before.
+    /// True if the connection has carried requests before.
     pub(crate) fn is_reused(&self) -> bool {
         self.is_reused
     }
@@ -122,7 +122,7 @@ impl<C: Connection> Lease<C> {
         self.connection.as_ref().map(|pooled| &pooled.connection)
     }
 
-    /// The same to change.
+    /// The connection, mutable; `None` as for [`get`](Self::get).
     pub fn get_mut(&mut self) -> Option<&mut C> {
         self.connection.as_mut().map(|pooled| &mut pooled.connection)
     }
@@ -133,7 +133,7 @@ impl<C: Connection> Lease<C> {
         self.connection()
     }
 
-    /// Changes the connection into another state.
+    /// Replaces the connection by the result of `change`.
     ///
     /// # Errors
     /// That of `change`; the connection is closed then.
@@ -145,7 +145,7 @@ impl<C: Connection> Lease<C> {
         Ok(())
     }
 
-    /// Tells the upstream that the server's process of this connection will end: it opens no further connections to it.
+    /// Reports that the process at the other end will end, so the upstream opens no further connections to it.
     pub fn note_server_ending(&self) {
         if let Some(pooled) = &self.connection {
             self.upstream().server_ending(self.server, pooled.generation);
@@ -161,7 +161,7 @@ impl<C: Connection> Lease<C> {
 impl<C: Connection> Drop for Lease<C> {
     fn drop(&mut self) {
         if let Some(upstream) = self.upstream.take() {
-            // In the middle of a request, the connection cannot get back to its end but by closing.
+            // A connection in the middle of a request cannot be reused.
             let connection = self.connection.take().filter(|_| !self.in_use);
             upstream.release(self.server, connection);
         }

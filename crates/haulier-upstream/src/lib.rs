@@ -1,8 +1,8 @@
 //! Servers that answer for haulier, the connections to them, and the queue of requests in front.
 //!
 //! An [`Upstream`] knows its servers by address. [`Upstream::lease`] chooses one that is up and gives the request a
-//! [`Lease`] on a connection, or has it wait in a fair queue; a dropped lease goes to the next in the queue. The protocol on
-//! the connection is the caller's: an upstream needs no more of it than the trait [`Connection`].
+//! [`Lease`] on a connection, or puts the request into a fair queue. A dropped lease goes to the next request in the
+//! queue. The caller speaks the protocol; an upstream uses a connection only by the trait [`Connection`].
 
 mod acquire;
 mod address;

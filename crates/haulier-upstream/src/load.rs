@@ -1,13 +1,13 @@
-//! How busy an upstream is and has been.
+//! The load of an upstream, now and since its start.
 
 use std::time::{Duration, Instant};
 
 use crate::wait_times::WaitTimes;
 
-/// How busy an upstream is, and has been since it was started.
+/// The load of an upstream, now and since its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct UpstreamLoad {
-    /// Most requests at a time: the connections that all servers may have together.
+    /// Most requests at a time: the connection limits of all servers together.
     pub capacity: usize,
     /// Requests that have a connection.
     pub busy: usize,
@@ -15,7 +15,7 @@ pub struct UpstreamLoad {
     pub idle: usize,
     /// Requests that wait for a connection.
     pub queued: usize,
-    /// Time that the first of them has waited.
+    /// Waiting time of the first of them.
     pub longest_wait: Duration,
     /// Requests turned away because no connection became free.
     pub exhausted: u64,
@@ -23,18 +23,18 @@ pub struct UpstreamLoad {
     pub most_busy: usize,
     /// Most requests that have waited at a time.
     pub most_queued: usize,
-    /// Times the last free connection was taken.
+    /// Number of times that the last free connection was taken.
     pub full: u64,
-    /// At least one server runs, or is started by the next request, and took the last connection made to it.
+    /// At least one server runs, or is started by the next request, and accepted the last connection to it.
     pub is_live: bool,
-    /// Time that requests have held connections, those that still hold one included; all connections together.
+    /// Time that requests have held connections, summed over all connections, current leases included.
     pub busy_time: Duration,
-    /// Waits for a connection, those of requests that got none included.
+    /// Waits for a connection, including those of requests that got none.
     pub waits: WaitTimes,
 }
 
 impl UpstreamLoad {
-    /// This load with everything that a predecessor has counted and is still busy with. The capacity stays this one's.
+    /// This load plus the counts and current requests of the predecessor. The capacity stays this one's.
     #[must_use]
     pub fn following(mut self, before: &Self) -> Self {
         self.busy += before.busy;
@@ -53,7 +53,7 @@ impl UpstreamLoad {
 #[derive(Debug)]
 pub(crate) struct Usage {
     pub(crate) counts: UpstreamLoad,
-    /// Moment up to which `busy_time` is right.
+    /// Moment up to which `busy_time` is counted.
     settled: Instant,
 }
 
@@ -68,7 +68,7 @@ impl Usage {
         }
     }
 
-    /// Brings the busy time up to date; to be called before the number of busy connections changes from `busy`.
+    /// Adds the busy time since the last call; to be called before the number of busy connections changes from `busy`.
     pub(crate) fn settle(&mut self, busy: usize) {
         let now = Instant::now();
         let busy = u32::try_from(busy).unwrap_or(u32::MAX);
@@ -76,7 +76,7 @@ impl Usage {
         self.settled = now;
     }
 
-    /// Notes that more connections are busy than before: `busy` now.
+    /// Notes that the number of busy connections has risen to `busy`.
     pub(crate) fn note_more_busy(&mut self, busy: usize) {
         self.counts.full += u64::from(busy == self.counts.capacity);
         self.counts.most_busy = self.counts.most_busy.max(busy);

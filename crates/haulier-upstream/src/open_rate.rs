@@ -1,8 +1,8 @@
-//! A limit on new connections: a burst of requests is spread over seconds instead of waking every worker at once.
+//! A limit on new connections per second, so that a burst of requests does not wake every worker at once.
 
 use std::time::{Duration, Instant};
 
-/// Period the limit is for.
+/// Period of the limit.
 const PERIOD: Duration = Duration::from_secs(1);
 
 /// Connections opened within the current second.

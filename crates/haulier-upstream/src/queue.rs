@@ -1,4 +1,4 @@
-//! Requests that wait for a connection, in the order of their arrival.
+//! Requests that wait for a connection, in order of arrival.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 use tokio::runtime::Id;
 use tokio::sync::oneshot;
 
-/// While the first request has waited no longer than this, a connection may go to a request of its own thread instead:
-/// the order of arrivals within a millisecond means nothing, and a move to another thread costs a third of a small request.
+/// While the first request has waited no longer than this, a connection may go to a request on the connection's own
+/// thread: the order of arrival within a millisecond does not matter, and moving a connection to another thread costs a
+/// third of a small request.
 const REORDER_WITHIN: Duration = Duration::from_millis(1);
-/// Farthest place in the queue that such a request may have.
+/// Number of requests at the front of the queue among which such a request is searched.
 const NEAR: usize = 16;
 
-/// Waiting requests. Each receives a `G` when it is its turn.
+/// Waiting requests. Each receives a `G` when its turn comes.
 #[derive(Debug)]
 pub(crate) struct Queue<G> {
     /// Sorted by ticket.
@@ -24,10 +25,10 @@ pub(crate) struct Queue<G> {
 #[derive(Debug)]
 struct Waiter<G> {
     ticket: u64,
-    /// The runtime that waits.
+    /// The runtime on which the request waits.
     runtime: Id,
     since: Instant,
-    /// The server the request is to go to.
+    /// The server that the request must go to; `None` accepts any.
     server: Option<usize>,
     turn: Turn,
     grant: oneshot::Sender<G>,
@@ -38,7 +39,7 @@ struct Waiter<G> {
 pub(crate) enum Turn {
     /// Served in the order of arrival.
     Usual,
-    /// Served when no request of the usual class waits: its client may have gone.
+    /// Served only when no request of the usual class waits, because the client may be gone.
     Last,
 }
 
@@ -58,18 +59,18 @@ impl<G> Queue<G> {
         self.waiters.is_empty()
     }
 
-    /// Whether requests of the usual class wait.
+    /// True if requests of the usual class wait.
     pub(crate) fn has_usual(&self) -> bool {
         self.waiters.iter().any(|waiter| waiter.turn == Turn::Usual)
     }
 
-    /// Time that the first request has waited.
+    /// Waiting time of the first request.
     pub(crate) fn longest_wait(&self) -> Duration {
         let first = self.waiters.front();
         first.map_or(Duration::ZERO, |first| first.since.elapsed())
     }
 
-    /// Adds a request of this runtime, which is to go to `server` if one is named. Gives its ticket.
+    /// Adds a request that waits on this runtime, and returns its ticket. With `server`, it accepts no other server.
     pub(crate) fn push(&mut self, runtime: Id, server: Option<usize>, turn: Turn) -> (u64, oneshot::Receiver<G>) {
         let (grant, granted) = oneshot::channel();
         let ticket = self.next_ticket;
@@ -89,22 +90,22 @@ impl<G> Queue<G> {
         self.waiters.binary_search_by_key(&ticket, |waiter| waiter.ticket).ok()
     }
 
-    /// Moves a request, if it still waits, behind all of the usual class.
+    /// Moves a request that still waits behind all of the usual class.
     pub(crate) fn defer(&mut self, ticket: u64) {
         if let Some(position) = self.position(ticket) {
             self.waiters[position].turn = Turn::Last;
         }
     }
 
-    /// Takes a request out, if it still waits.
+    /// Removes a request if it still waits.
     pub(crate) fn remove(&mut self, ticket: u64) {
         if let Some(position) = self.position(ticket) {
             self.waiters.remove(position);
         }
     }
 
-    /// Takes out the request whose turn it is, of those whose wish for a server `fits`: the first in the queue, or soon
-    /// after its arrival another one near it whose runtime `is_home` to the connection.
+    /// Removes the request whose turn it is and whose required server `fits`. It is the first in the queue, or, shortly
+    /// after its arrival, one close behind whose runtime `is_home` to the connection.
     pub(crate) fn pop(
         &mut self,
         fits: impl Fn(Option<usize>) -> bool,
@@ -125,7 +126,7 @@ impl<G> Queue<G> {
         self.waiters.remove(position).map(|waiter| waiter.grant)
     }
 
-    /// Takes all requests out, for the caller to drop.
+    /// Removes all requests, for the caller to drop.
     pub(crate) fn take_all(&mut self) -> impl Sized + use<G> {
         std::mem::take(&mut self.waiters)
     }

@@ -7,37 +7,37 @@ use tokio::runtime::Id;
 use crate::connection::Connection;
 use crate::health::Health;
 
-/// The condition of one server at one moment.
+/// Status of one server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ServerStatus {
     /// As in the configuration: `unix:/path` or `host:port`.
     pub name: String,
-    /// It takes requests; true before the first one.
+    /// True if it gets requests, and before the first one.
     pub is_up: bool,
     /// Open connections.
     pub connections: usize,
-    /// Requests it is working on.
+    /// Requests in progress.
     pub busy: usize,
-    /// Time that the last connection took to open: over a network about one round trip. `None` before the first.
+    /// Time that the last connection took to open, about one network round trip. `None` before the first.
     pub connect_time: Option<Duration>,
 }
 
-/// The life of a server's process, as far as its owner reports it. Health is a second matter: a running server may be down.
+/// State of a server's process, as its owner reports it. Health is separate: a running server may be down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ServerPhase {
-    /// It runs: connections can be opened.
+    /// It runs, so connections can be opened.
     Running,
-    /// It is being started, or is about to be replaced: requests wait, those with an idle connection excepted.
+    /// It is being started, or is about to be replaced. Requests wait unless there is an idle connection.
     Starting,
-    /// It has ended for want of requests. The next one rings its alarm and makes it `Starting`.
+    /// It has ended because no requests came. The next request rings its alarm, which makes it `Starting`.
     Parked,
 }
 
-/// A connection in the hands of the upstream.
+/// A connection that the upstream keeps.
 #[derive(Debug)]
 pub(crate) struct Pooled<C> {
     pub(crate) connection: C,
-    /// The start of the server that it belongs to. One of an earlier start is closed when it comes back.
+    /// Generation of the server's process that it leads to. One of an earlier generation is closed on its return.
     pub(crate) generation: u64,
     pub(crate) idle_since: Instant,
 }
@@ -56,17 +56,17 @@ impl<C> Pooled<C> {
 #[derive(Debug)]
 pub(crate) struct Server<C> {
     pub(crate) phase: ServerPhase,
-    /// Number of its starts.
+    /// Number of process starts.
     pub(crate) generation: u64,
     pub(crate) health: Health,
     pub(crate) connect_time: Option<Duration>,
-    /// Requests that it works on for other clients than us, or that wait there, as far as it tells.
+    /// Requests of other clients that it processes or queues, if it reports them.
     pub(crate) foreign_load: usize,
     /// Leases: connections in use, and those about to be opened.
     pub(crate) busy: usize,
-    /// A stack: the connection used last is used next, so that the workers at the bottom stay cold.
+    /// A stack: the connection used last is used next, so workers at the bottom stay unused.
     pub(crate) idle: Vec<Pooled<C>>,
-    /// When the last request ended, or the server was started.
+    /// End of the last request, or start of the server.
     pub(crate) unused_since: Option<Instant>,
 }
 
@@ -84,12 +84,12 @@ impl<C: Connection> Server<C> {
         }
     }
 
-    /// Connections, open or about to be.
+    /// Connections that are open or being opened.
     pub(crate) fn open(&self) -> usize {
         self.busy + self.idle.len()
     }
 
-    /// The connection last used on this runtime, which needs no new registration; otherwise the one last used at all.
+    /// Takes the connection last used on this runtime, which needs no new registration, otherwise the one last used.
     pub(crate) fn take_idle(&mut self, runtime: Id) -> Option<Pooled<C>> {
         let here = |idle: &Pooled<C>| idle.connection.lives_on(runtime);
         match self.idle.iter().rposition(here) {
@@ -98,7 +98,7 @@ impl<C: Connection> Server<C> {
         }
     }
 
-    /// A lease has ended: its connection is idle now, or closed.
+    /// Notes the end of a lease, whose connection is now idle or closed.
     pub(crate) fn end_lease(&mut self, connection: Option<Pooled<C>>) {
         let now = Instant::now();
         self.busy -= 1;
@@ -113,7 +113,7 @@ impl<C: Connection> Server<C> {
         (self.phase, self.unused_since) = (ServerPhase::Running, Some(Instant::now()));
     }
 
-    /// The process has ended. Gives its idle connections, for the caller to close.
+    /// Notes that the process has ended, and returns its idle connections for the caller to close.
     pub(crate) fn note_ended(&mut self) -> Vec<Pooled<C>> {
         if self.phase == ServerPhase::Running {
             self.phase = ServerPhase::Starting;
@@ -122,17 +122,17 @@ impl<C: Connection> Server<C> {
         std::mem::take(&mut self.idle)
     }
 
-    /// The process of this start will end: it gets no further connections.
+    /// Notes that the process of this generation will end: no further connections are opened to it.
     pub(crate) fn note_ending(&mut self, generation: u64) {
         if self.phase == ServerPhase::Running && self.generation == generation {
             self.phase = ServerPhase::Starting;
         }
     }
 
-    /// Parks the server if no request has needed it for `idle`. Gives its idle connections, for the caller to close.
+    /// Parks the server if it has been unused for `idle`. Returns its idle connections for the caller to close.
     ///
     /// # Errors
-    /// It is in use, or was too recently: the time after which to try again.
+    /// It is in use, or was used too recently: the time after which to try again.
     pub(crate) fn park(&mut self, idle: Duration) -> Result<Vec<Pooled<C>>, Duration> {
         let unused = self.unused_since.map_or(Duration::ZERO, |since| since.elapsed());
         if self.busy > 0 {

@@ -35,23 +35,23 @@ impl<C: Connection> Servers<C> {
         self.servers.iter().map(Server::open).sum()
     }
 
-    /// Whether a server may get requests: it is up, or none is.
+    /// True if a server may get requests: it is up, or no server is.
     pub(crate) fn is_usable(&self, server: usize) -> bool {
         !self.servers[server].health.is_down() || self.servers.iter().all(|server| server.health.is_down())
     }
 
-    /// Whether it makes sense to open a connection to this server.
+    /// True if a connection to this server can be opened: its process runs and it is usable.
     pub(crate) fn can_open(&self, server: usize) -> bool {
         self.servers[server].phase == ServerPhase::Running && self.is_usable(server)
     }
 
-    /// Number of connections that this server may still get.
+    /// Number of connections that may still be opened to this server.
     pub(crate) fn room(&self, server: usize) -> usize {
         self.most_open.saturating_sub(self.servers[server].open())
     }
 
-    /// The server that does least, for us and for others, of those that have a connection to give; the `wanted` one if it
-    /// has. New connections count only if they `may_open`.
+    /// The least busy server that has an idle connection or, with `may_open`, room for a new one. Load by other clients
+    /// counts. Only the `wanted` server is considered if one is named.
     pub(crate) fn choose(&self, excluded: &[usize], wanted: Option<usize>, may_open: bool) -> Option<usize> {
         let any_up = self.servers.iter().any(|server| !server.health.is_down());
         let candidates = self.servers.iter().enumerate().filter(|(number, server)| {
@@ -65,7 +65,7 @@ impl<C: Connection> Servers<C> {
         least_busy.map(|(number, _)| number)
     }
 
-    /// The first parked server, started by the caller from now on.
+    /// Marks the first parked server as starting, for the caller to start it.
     pub(crate) fn unpark(&mut self) -> Option<usize> {
         let number = self.servers.iter().position(|server| server.phase == ServerPhase::Parked)?;
         self.servers[number].phase = ServerPhase::Starting;
@@ -76,13 +76,13 @@ impl<C: Connection> Servers<C> {
         self.servers.iter().any(|server| server.phase == ServerPhase::Parked)
     }
 
-    /// At least one server can be reached, as far as is known.
+    /// True if at least one server is known to accept connections.
     pub(crate) fn is_live(&self) -> bool {
         let is_live = |server: &Server<C>| server.phase != ServerPhase::Starting && !server.health.is_down();
         self.servers.iter().any(is_live)
     }
 
-    /// Takes out the idle connections that `select` names, for the caller to close.
+    /// Removes the idle connections that `select` accepts, for the caller to close.
     pub(crate) fn take_idle(&mut self, mut select: impl FnMut(&Pooled<C>) -> bool) -> Vec<Pooled<C>> {
         let mut taken = Vec::new();
         for server in &mut self.servers {

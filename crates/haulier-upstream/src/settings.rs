@@ -10,7 +10,7 @@ use crate::health::Thresholds;
 pub struct UpstreamSettings {
     /// Name of the pool in log messages.
     pub name: String,
-    /// Name of a server's kind in log messages: `FastCGI server`.
+    /// Kind of server in log messages: `FastCGI server`.
     pub server_kind: &'static str,
     /// Addresses of the servers, at least one.
     pub addresses: Vec<Address>,
@@ -24,11 +24,11 @@ pub struct UpstreamSettings {
     pub queue_timeout: Duration,
     /// Most connections opened within a second; `None` is no limit.
     pub open_rate: Option<u32>,
-    /// Servers run from the beginning. Otherwise each takes connections only after
+    /// Servers are running at the start. Otherwise connections to one are opened only after
     /// [`server_started`](crate::Upstream::server_started).
     pub is_running: bool,
     /// Servers may be parked while no request needs them.
     pub may_park: bool,
-    /// Thresholds of the health checks; `None` where no checks are made, and a connection is proof enough.
+    /// Thresholds of the health checks; `None` without checks, where a successful connection suffices.
     pub thresholds: Option<Thresholds>,
 }

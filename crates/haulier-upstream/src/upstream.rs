@@ -1,6 +1,7 @@
 //! The state that all threads share, behind one lock: servers, queue, rate of new connections, usage.
 //!
-//! A connection that becomes free goes to the first request in the queue, so none is idle while a request waits.
+//! A connection that becomes free goes to the first request in the queue, so no connection is idle while a request
+//! waits.
 
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -26,9 +27,9 @@ use crate::settings::UpstreamSettings;
 pub struct Upstream<C: Connection> {
     settings: UpstreamSettings,
     affinity: Affinity,
-    /// Wake the owner of a parked server, one a server; empty if servers are never parked.
+    /// One alarm per server, which wakes the owner of a parked server; empty if servers are never parked.
     alarms: Vec<Alarm>,
-    /// Told when the last lease ends while the upstream stops.
+    /// Notified when the last lease ends while the upstream stops.
     drained: Notify,
     state: Mutex<UpstreamState<C>>,
 }
@@ -42,10 +43,10 @@ struct UpstreamState<C: Connection> {
     is_stopping: bool,
 }
 
-/// The immediate answer to a request for a connection.
+/// The immediate result of a request for a connection.
 pub(crate) enum Grant<C: Connection> {
     Lease(Lease<C>),
-    /// All connections are busy: the ticket of the place in the queue, and where the lease will come.
+    /// All connections are busy: the ticket of the place in the queue, and the receiver of the lease.
     Queued(u64, oneshot::Receiver<Lease<C>>),
     /// All connections are busy and the queue is full.
     Full,
@@ -82,7 +83,7 @@ impl<C: Connection> Upstream<C> {
     }
 
     fn lock(&self) -> MutexGuard<'_, UpstreamState<C>> {
-        // Nothing under the lock leaves the state half changed.
+        // No code under the lock can panic with the state half changed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -100,10 +101,10 @@ impl<C: Connection> Upstream<C> {
         self.settings.queue_timeout
     }
 
-    /// Opens a connection outside of the pooled ones, as for a health check.
+    /// Opens a connection that is not pooled, for a health check for example.
     ///
     /// # Errors
-    /// That of the system; `TimedOut` when the server takes too long.
+    /// The system error; `TimedOut` if the connect timeout expires.
     pub async fn open(&self, server: usize) -> io::Result<C> {
         let opening = C::open(self.address(server));
         match tokio::time::timeout(self.settings.connect_timeout, opening).await {
@@ -113,9 +114,10 @@ impl<C: Connection> Upstream<C> {
     }
 }
 
-/// Requests come and go.
+/// Requests: grant, queue, release.
 impl<C: Connection> Upstream<C> {
-    /// Requests a connection to any server but those `excluded`, for this thread; to the one that `affinity` belongs to.
+    /// Requests a connection for this thread to a server that is not `excluded`, or to the one that the affinity key
+    /// belongs to.
     pub(crate) fn request(self: &Arc<Self>, excluded: &[usize], affinity: Option<&[u8]>, turn: Turn) -> Grant<C> {
         let mut state = self.lock();
         if state.is_stopping {
@@ -163,7 +165,7 @@ impl<C: Connection> Upstream<C> {
         self.lock().usage.counts.exhausted += 1;
     }
 
-    /// Takes back a lease, with its connection if that can carry another request.
+    /// Takes back a lease, with its connection if that is reusable.
     pub(crate) fn release(self: &Arc<Self>, server: usize, mut connection: Option<Pooled<C>>) {
         loop {
             let mut state = self.lock();
@@ -195,7 +197,7 @@ impl<C: Connection> Upstream<C> {
         }
     }
 
-    /// Gives the connections that a server may have beyond its open ones to the queue.
+    /// Grants to the queue the connections that may still be opened to a server.
     fn grant_new(self: &Arc<Self>, server: usize) {
         let granted = self.lock().reserve_new(server);
         for _ in 0..granted {
@@ -203,7 +205,7 @@ impl<C: Connection> Upstream<C> {
         }
     }
 
-    /// Gives the idle connections of this server to the queue, then new ones.
+    /// Grants to the queue the idle connections of this server, then new ones.
     fn grant_all(self: &Arc<Self>, server: usize) {
         let offered = self.lock().reserve_idle(server);
         for connection in offered {
@@ -213,34 +215,35 @@ impl<C: Connection> Upstream<C> {
     }
 }
 
-/// Servers start, end, and are parked; their owner reports it.
+/// Starts, ends and parking of servers, as their owner reports them.
 impl<C: Connection> Upstream<C> {
     pub(crate) fn generation(&self, server: usize) -> u64 {
         self.lock().servers[server].generation
     }
 
-    /// The server runs: connections can be opened.
+    /// Notes that the server runs: connections can be opened.
     pub fn server_started(self: &Arc<Self>, server: usize) {
         self.lock().servers[server].note_started();
         self.grant_new(server);
     }
 
-    /// The server has ended: requests wait until it is back. Connections to what outlives it carry no further request.
+    /// Notes that the server has ended: requests wait until it is back. Its connections carry no further request, even
+    /// if a child process still serves them.
     pub fn server_ended(&self, server: usize) {
         let orphaned = self.lock().servers[server].note_ended();
         drop(orphaned);
     }
 
-    /// The server's process of this start will end. The next start may have been reported already.
+    /// Notes that the process of this generation will end. The next start may have been reported already.
     pub(crate) fn server_ending(&self, server: usize, generation: u64) {
         self.lock().servers[server].note_ending(generation);
     }
 
-    /// Parks a server that no request has needed for `idle`: the next request rings its [`alarm`](Self::alarm), and waits
+    /// Parks a server that has been unused for `idle`. The next request rings its [`alarm`](Self::alarm) and waits
     /// until the server is started again.
     ///
     /// # Errors
-    /// It is in use, or was too recently: the time after which to try again.
+    /// It is in use, or was used too recently: the time after which to try again.
     pub fn park(&self, server: usize, idle: Duration) -> Result<(), Duration> {
         let mut state = self.lock();
         if !state.queue.is_empty() || state.is_stopping {
@@ -252,12 +255,12 @@ impl<C: Connection> Upstream<C> {
         Ok(())
     }
 
-    /// Rings when a request needs a parked server.
+    /// The alarm that rings when a request needs the parked server.
     pub fn alarm(&self, server: usize) -> Option<&Alarm> {
         self.alarms.get(server)
     }
 
-    /// Whether requests wait or have a connection.
+    /// True if requests wait or have a connection.
     pub fn is_needed(&self) -> bool {
         let state = self.lock();
         !state.queue.is_empty() || state.servers.busy() > 0
@@ -266,8 +269,8 @@ impl<C: Connection> Upstream<C> {
 
 /// Health.
 impl<C: Connection> Upstream<C> {
-    /// Notes the time in which a server took a connection; `None` if it refused. A refusal takes the server out at once;
-    /// without health checks the next connection brings it back.
+    /// Notes the time in which a server accepted a connection; `None` if it refused. A refusal takes the server out at
+    /// once. Without health checks the next accepted connection brings it back.
     pub fn note_connect(self: &Arc<Self>, server: usize, took: Option<Duration>) {
         let mut state = self.lock();
         let found = &mut state.servers[server];
@@ -283,12 +286,12 @@ impl<C: Connection> Upstream<C> {
         self.report_change(server, was_down, is_down);
     }
 
-    /// Notes the time in which a server took the connection of a health check.
+    /// Notes the time in which a server accepted the connection of a health check.
     pub fn note_connect_time(&self, server: usize, took: Duration) {
         self.lock().servers[server].connect_time = Some(took);
     }
 
-    /// Notes the outcome of a health check. Nothing changes without [`thresholds`](UpstreamSettings::thresholds).
+    /// Notes the result of a health check; ignored without [`thresholds`](UpstreamSettings::thresholds).
     pub fn note_check(self: &Arc<Self>, server: usize, is_well: bool) {
         let Some(thresholds) = self.settings.thresholds else {
             return;
@@ -302,8 +305,8 @@ impl<C: Connection> Upstream<C> {
         self.report_change(server, was_down, is_down);
     }
 
-    /// Notes the number of requests that a server works on or has waiting, ours included: the choice between servers
-    /// counts those of others. `None` if the server does not tell.
+    /// Notes the number of requests that a server processes or queues, ours included. The balancing counts those of
+    /// other clients. `None` if the server does not report it.
     pub fn note_server_load(&self, server: usize, requests: Option<usize>) {
         let found = &mut self.lock().servers[server];
         found.foreign_load = requests.map_or(0, |requests| requests.saturating_sub(found.open()));
@@ -319,7 +322,7 @@ impl<C: Connection> Upstream<C> {
         match (was_down, is_down) {
             (false, true) => {
                 tracing::warn!(pool, server = %address, "{kind} does not answer and is left out");
-                // Requests that wait for this server may go to another one now.
+                // Requests that wait for this server may go to another one.
                 let others = (0..self.servers()).filter(|&other| other != server && !self.is_down(other));
                 others.for_each(|other| self.grant_all(other));
             }
@@ -334,7 +337,7 @@ impl<C: Connection> Upstream<C> {
 
 /// Maintenance.
 impl<C: Connection> Upstream<C> {
-    /// Grants the connections that had to wait for the next second of the open rate.
+    /// Grants the connections that were delayed by the open rate.
     pub fn grant_due(self: &Arc<Self>) {
         for server in 0..self.servers() {
             if self.lock().servers.can_open(server) {
@@ -343,7 +346,7 @@ impl<C: Connection> Upstream<C> {
         }
     }
 
-    /// Closes connections that have been idle for `limit`. Gives the time until the next one will have been.
+    /// Closes connections that have been idle for `limit`. Returns the time until the next one is due.
     pub fn close_idle(&self, limit: Duration) -> Option<Duration> {
         let mut state = self.lock();
         let closed = state.servers.take_idle(|idle| idle.idle_since.elapsed() >= limit);
@@ -354,17 +357,18 @@ impl<C: Connection> Upstream<C> {
         oldest.map(|since| limit.saturating_sub(since.elapsed()))
     }
 
-    /// Takes out the idle connections that `select` names.
+    /// Removes the idle connections that `select` accepts.
     pub fn take_idle(&self, select: impl Fn(&C) -> bool) -> Vec<C> {
         let taken = self.lock().servers.take_idle(|idle| select(&idle.connection));
         taken.into_iter().map(|idle| idle.connection).collect()
     }
 
-    /// Takes out connections that have been idle for `idle` beyond `least` open ones, the longest idle first.
+    /// Removes connections that have been idle for `idle`, the longest idle first, as long as more than `least` are
+    /// open.
     pub fn take_surplus(&self, least: usize, idle: Duration) -> Vec<C> {
         let mut state = self.lock();
         let mut surplus = state.servers.open().saturating_sub(least);
-        // Each stack begins with the connections that are idle longest.
+        // Each stack begins with the connections that have been idle longest.
         let taken = state.servers.take_idle(|connection| {
             let goes = surplus > 0 && connection.idle_since.elapsed() >= idle;
             surplus -= usize::from(goes);
@@ -375,9 +379,9 @@ impl<C: Connection> Upstream<C> {
     }
 }
 
-/// The end.
+/// Stopping.
 impl<C: Connection> Upstream<C> {
-    /// Grants no further leases: waiting requests get `Stopped`, idle connections are closed.
+    /// Stops granting leases: waiting requests get `Stopped`, idle connections are closed.
     pub fn stop(&self) {
         let mut state = self.lock();
         state.is_stopping = true;
@@ -387,7 +391,7 @@ impl<C: Connection> Upstream<C> {
         drop((waiting, idle));
     }
 
-    /// Whether [`stop`](Self::stop) was called.
+    /// True after [`stop`](Self::stop).
     pub fn is_stopping(&self) -> bool {
         self.lock().is_stopping
     }
@@ -406,7 +410,7 @@ impl<C: Connection> Upstream<C> {
 
 /// Status.
 impl<C: Connection> Upstream<C> {
-    /// How busy it is now, and has been.
+    /// The load, now and since the start.
     pub fn load(&self) -> UpstreamLoad {
         let mut state = self.lock();
         state.settle();
@@ -420,7 +424,7 @@ impl<C: Connection> Upstream<C> {
         }
     }
 
-    /// The condition of every server.
+    /// Status of every server.
     pub fn status(&self) -> Vec<ServerStatus> {
         let state = self.lock();
         let servers = self.settings.addresses.iter().zip(state.servers.iter());
@@ -435,7 +439,7 @@ impl<C: Connection> Upstream<C> {
             .collect()
     }
 
-    /// Number of leases, and a fact of each idle connection, the one used last first.
+    /// Number of leases, and `fact` of each idle connection, the last used first.
     pub fn connections<T>(&self, fact: impl Fn(&C) -> T) -> (usize, Vec<T>) {
         let state = self.lock();
         let idle = state.servers.iter().flat_map(|server| server.idle.iter().rev());
@@ -444,7 +448,7 @@ impl<C: Connection> Upstream<C> {
 }
 
 impl<C: Connection> UpstreamState<C> {
-    /// Brings the busy time up to date; to be called before the number of leases changes.
+    /// Adds the busy time so far; to be called before the number of leases changes.
     fn settle(&mut self) {
         self.usage.settle(self.servers.busy());
     }
@@ -462,7 +466,7 @@ impl<C: Connection> UpstreamState<C> {
         Some((number, connection))
     }
 
-    /// Takes out of the queue the request that gets this connection, or the right to open one.
+    /// Removes from the queue the request that gets this connection, or the right to open one.
     fn next_in_queue(&mut self, server: usize, connection: Option<&Pooled<C>>) -> Option<oneshot::Sender<Lease<C>>> {
         if self.is_stopping || (connection.is_none() && !self.servers.can_open(server)) {
             return None;
@@ -474,7 +478,7 @@ impl<C: Connection> UpstreamState<C> {
         self.queue.pop(fits, is_home)
     }
 
-    /// Takes the right to open as many connections to a server as the queue, its limit and the open rate allow.
+    /// Reserves as many new connections to a server as the queue needs, and its limit and the open rate allow.
     fn reserve_new(&mut self, server: usize) -> usize {
         self.settle();
         let most = self.queue.len().min(self.open_rate.left());
@@ -487,7 +491,7 @@ impl<C: Connection> UpstreamState<C> {
         granted
     }
 
-    /// Takes as many idle connections of a server as the queue needs.
+    /// Reserves as many idle connections of a server as the queue needs.
     fn reserve_idle(&mut self, server: usize) -> Vec<Pooled<C>> {
         self.settle();
         let needed = self.queue.len();

@@ -1,13 +1,13 @@
-//! Waits of requests for a connection, counted in classes.
+//! A histogram of the waits for a connection.
 
 use std::time::Duration;
 
-/// A histogram of waits: the number of those up to each bound, of those above the last, and their sum.
+/// A histogram of waits: their number in each class, and their sum.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct WaitTimes {
-    /// Waits of each class; the last class has those above every bound. Not cumulative.
+    /// Waits in each class, not cumulative; the last class has those above every bound.
     pub classes: [u64; Self::BOUNDS.len() + 1],
-    /// All waits together.
+    /// Sum of all waits.
     pub sum: Duration,
 }
 
@@ -30,7 +30,7 @@ impl WaitTimes {
         Duration::from_secs(60),
     ];
 
-    /// The class of a time. Most are short, so the search begins there.
+    /// The class of a time. The search begins at the shortest, since most waits are short.
     #[must_use]
     pub fn class_of(time: Duration) -> usize {
         let class = Self::BOUNDS.iter().position(|&bound| time <= bound);

@@ -1,18 +1,18 @@
-//! The text of php-fpm at its `pm.status_path`: one line a number.
+//! The text of php-fpm's `pm.status_path`: one number per line.
 
-/// The numbers of a server that other programs use as well.
+/// Numbers of a php-fpm pool, clients other than haulier included.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FpmStatus {
-    /// Children that are not free: they work, or a client keeps a connection to them.
+    /// Busy children: they process a request, or a client keeps a connection to them.
     pub active: usize,
     /// All its children.
     pub total: usize,
-    /// Connections that wait for a child. php-fpm knows this number for TCP only; it is 0 for a Unix socket.
+    /// Connections that wait for a child. php-fpm reports this number for TCP only; it is 0 for a Unix socket.
     pub queued: usize,
 }
 
 impl FpmStatus {
-    /// `None` if this is no such text.
+    /// Reads the text; `None` if a number is missing.
     pub(crate) fn parse(text: &[u8]) -> Option<Self> {
         let text = str::from_utf8(text).ok()?;
         let number = |name: &str| {
@@ -27,7 +27,7 @@ impl FpmStatus {
         })
     }
 
-    /// Children at work, and connections that wait for one. The child that told this is not counted.
+    /// Busy children plus waiting connections, without the child that answered this request.
     pub(crate) fn load(self) -> usize {
         (self.active + self.queued).saturating_sub(1)
     }

@@ -1,4 +1,4 @@
-//! FastCGI servers that another program runs, usually php-fpm: connections, and whether the servers are up.
+//! FastCGI servers that another program runs, usually php-fpm: connections and health.
 
 mod fpm_status;
 mod ping;
@@ -16,14 +16,14 @@ use crate::recycling::Recycling;
 use crate::settings::{External, Health, PoolSettings};
 use crate::shared_pool::SharedPool;
 
-/// One server of a pool that another program runs.
+/// Status of one external server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExternalServer {
-    /// Its condition and its connections.
+    /// Health and connections.
     pub status: ServerStatus,
-    /// Its status page when it was last asked. `None` if it is not asked, or did not answer.
+    /// The last status page. `None` if it is not requested, or the server did not answer.
     pub told: Option<FpmStatus>,
-    /// It is asked for its status page.
+    /// The status page is requested with each health check.
     pub is_asked: bool,
 }
 
@@ -46,7 +46,7 @@ impl Told {
 }
 
 impl ExternalServers {
-    /// Notes the servers. Checks them if there is a choice of servers or the pool asks for it.
+    /// Registers the servers. Checks them if there are several, or if the settings have health checks.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -62,7 +62,7 @@ impl ExternalServers {
         Ok((shared, Self { checks, told, is_asked }))
     }
 
-    /// Every server.
+    /// Status of every server.
     pub(crate) fn status(&self, shared: &SharedPool) -> Vec<ExternalServer> {
         let servers = shared.upstream.status().into_iter().zip(self.told.lock().clone());
         servers
@@ -119,7 +119,7 @@ fn start_checks(shared: &Arc<SharedPool>, external: &External, told: &Arc<Told>)
     }
 }
 
-/// Checks one server for ever: its ping, then its status page if that is wanted.
+/// Checks one server forever: the ping, then the status page if configured.
 async fn check(shared: Arc<SharedPool>, server: usize, health: Health, told: Arc<Told>) {
     let mut has_warned = false;
     loop {
@@ -140,7 +140,7 @@ async fn check(shared: Arc<SharedPool>, server: usize, health: Health, told: Arc
     }
 }
 
-/// The server's answer to a request for this path, if its status is 200 and it comes in time.
+/// The server's answer to a request for this path, if its status is 200 and it arrives in time.
 async fn ask(upstream: &Upstream<Connection>, server: usize, path: &str, timeout: Duration) -> Option<Vec<u8>> {
     let asked = async {
         let begun = Instant::now();
@@ -151,7 +151,7 @@ async fn ask(upstream: &Upstream<Connection>, server: usize, path: &str, timeout
     tokio::time::timeout(timeout, asked).await.ok().flatten()
 }
 
-/// Closes connections that have been idle for too long. Gives the time until the next one will have been.
+/// Closes connections that have been idle for too long. Returns the time until the next one is due.
 pub(crate) fn maintain(shared: &SharedPool, external: &External) -> Option<Duration> {
     shared.upstream.close_idle(external.idle_timeout)
 }

@@ -1,4 +1,4 @@
-//! A request that asks php-fpm itself and not a script: its ping, or its status page.
+//! A request that php-fpm itself answers, not a script: its ping, or its status page.
 
 use std::future::poll_fn;
 
@@ -26,7 +26,7 @@ pub(super) async fn ask(connection: &Connection, path: &str) -> Option<Vec<u8>> 
         client: &|| Presence::Here,
         label: &|| format!("ping {path}"),
     };
-    // An empty socket takes so little at once.
+    // So little fits into the empty socket at once.
     if exchange.start(connection, &request).is_err() || exchange.has_unsent() {
         return None;
     }
@@ -42,8 +42,8 @@ pub(super) async fn ask(connection: &Connection, path: &str) -> Option<Vec<u8>> 
     is_well.then_some(body)
 }
 
-/// The variables php-fpm looks at: SCRIPT_NAME is compared with `ping.path` and `pm.status_path`. `None` for a path too long
-/// to send.
+/// The variables that php-fpm reads: it compares SCRIPT_NAME with `ping.path` and `pm.status_path`. `None` for a path
+/// too long to send.
 pub(crate) fn ping_params(path: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     let mut writer = ParamsWriter::new(&mut bytes);

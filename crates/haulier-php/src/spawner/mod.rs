@@ -1,8 +1,8 @@
-//! PHP of other accounts for a server that has left root.
+//! Starts PHP as other accounts for a server that has left root.
 //!
-//! A [`Spawner`] is a process of ours that stays root. It gets a list of programs before the server leaves root. Afterwards
-//! the server can order it to start one of them, to end what it has started, and to name the process that holds a socket.
-//! There are no other orders.
+//! A [`Spawner`] is a process of haulier that stays root. It gets a list of programs before the server leaves root.
+//! From then on the server can order it to start one of them, to end what it has started, and to name the process that
+//! holds a socket. There are no other orders.
 
 mod process;
 pub(crate) mod recipe;
@@ -29,29 +29,29 @@ use crate::settings::Supervised;
 
 pub use process::{SUBCOMMAND, main};
 
-/// Longest wait for an answer. A start takes some milliseconds.
+/// Timeout of an answer. A start takes a few milliseconds.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
-/// Longest wait for its end; it gives PHP a second.
+/// Longest wait for its end; it gives PHP one second.
 const END: Duration = Duration::from_secs(3);
 
-/// The process, and the socket to it. Everything it has started ends with this.
+/// The process and the socket to it. Dropping it ends all programs that it has started.
 #[derive(Debug)]
 pub struct Spawner {
-    /// `None` when it has ended, or does not answer.
+    /// `None` after it has ended or failed to answer.
     line: Mutex<Option<OwnedFd>>,
     process: Mutex<Child>,
     recipes: Vec<Recipe>,
-    /// It can tell the children of a php-cgi apart.
+    /// It can identify the child at the other end of a connection.
     tells_apart: bool,
 }
 
 impl Spawner {
-    /// Starts the process, from our own program, with the list of what it may start. To be called as root.
+    /// Starts the process from our own binary, with the list of programs that it may start. To be called as root.
     ///
     /// # Errors
-    /// The error of the system; `InvalidInput` for settings that are too long to be sent.
+    /// The system error; `InvalidInput` for settings that are too long to send.
     pub fn start<'a>(pools: impl IntoIterator<Item = &'a Supervised>) -> io::Result<Arc<Self>> {
-        // No account has this number, so the question is whether we may look at processes of others.
+        // No account has this number, so this tests the permission for processes of other users.
         let tells_apart = children::can_tell_apart(Some(u32::MAX));
         let recipes: Vec<Recipe> = pools
             .into_iter()
@@ -64,7 +64,7 @@ impl Spawner {
             .arg(SUBCOMMAND)
             .env_clear()
             .current_dir("/")
-            // A signal from the terminal is meant for the server alone.
+            // Signals from the terminal are for the server alone.
             .process_group(0)
             .stdin(Stdio::from(theirs))
             .stdout(Stdio::null())
@@ -97,7 +97,7 @@ impl Spawner {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Number of this recipe in the list, if it is there.
+    /// Number of the recipe in the list, if it is there.
     pub(crate) fn number_of(&self, recipe: &Recipe) -> Option<u32> {
         let number = self.recipes.iter().position(|known| known == recipe)?;
         u32::try_from(number).ok()
@@ -107,7 +107,7 @@ impl Spawner {
         self.tells_apart
     }
 
-    /// Starts the recipe of this number. Gives the process id and stderr.
+    /// Starts the recipe of this number. Returns the process id and stderr.
     pub(crate) fn spawn(
         &self,
         recipe: u32,
@@ -133,13 +133,13 @@ impl Spawner {
         Ok((value & wire::ENDED != 0).then(|| ExitStatus::from_raw(value as u32 as i32)))
     }
 
-    /// Sends SIGTERM or SIGKILL to this php-cgi and its children; true when it was sent.
+    /// Sends SIGTERM or SIGKILL to this php-cgi and its children; true if the signal was sent.
     pub(crate) fn end_group(&self, master: u32, signal: Signal) -> bool {
         let force = signal == Signal::KILL;
         self.number(SpawnerOrder::EndGroup { master, force }) == 1
     }
 
-    /// Ends this php-cgi by SIGKILL; its children finish what they are at.
+    /// Ends this php-cgi by SIGKILL; its children finish their requests.
     pub(crate) fn end_master(&self, master: u32) {
         self.number(SpawnerOrder::EndMaster { master });
     }
@@ -150,7 +150,7 @@ impl Spawner {
         u32::try_from(pid).ok().filter(|&pid| pid != 0)
     }
 
-    /// Sends SIGTERM or SIGKILL to this child, if it still holds the socket; true when it was sent.
+    /// Sends SIGTERM or SIGKILL to this child if it still holds the socket; true if the signal was sent.
     pub(crate) fn end_child(&self, child: u32, inode: u32, signal: Signal) -> bool {
         let force = signal == Signal::KILL;
         self.number(SpawnerOrder::EndChild { child, inode, force }) == 1
@@ -161,7 +161,7 @@ impl Spawner {
         Some(self.number(SpawnerOrder::Memory { master })).filter(|&bytes| bytes != 0)
     }
 
-    /// A question that has no answer where the process is gone.
+    /// Sends an order whose answer is a number; 0 if the spawner has ended.
     fn number(&self, order: SpawnerOrder) -> u64 {
         self.ask(order, &[]).map_or(0, |(value, _)| value)
     }
@@ -171,7 +171,7 @@ impl Spawner {
         let asked = wire::ask(line.as_ref().ok_or_else(gone)?.as_fd(), order, with);
         match asked {
             Ok(reply) => reply.map_err(io::Error::from_raw_os_error),
-            // An answer that came later would be taken for one to another question.
+            // A late answer would be taken for that of the next order.
             Err(_) => {
                 *line = None;
                 Err(gone())
@@ -179,7 +179,7 @@ impl Spawner {
         }
     }
 
-    /// Ends it, with everything it has started, and waits for that: a second or so.
+    /// Ends the process and all programs that it has started, and waits for that: about a second.
     pub fn end(&self) {
         drop(self.line().take());
         let mut process = self.process.lock().unwrap_or_else(PoisonError::into_inner);
@@ -197,5 +197,5 @@ impl Drop for Spawner {
 }
 
 fn gone() -> io::Error {
-    io::Error::other("the process that starts PHP of other accounts is gone: haulier has to be started anew")
+    io::Error::other("the process that starts PHP as other accounts has ended: restart haulier")
 }

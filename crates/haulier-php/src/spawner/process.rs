@@ -1,8 +1,8 @@
-//! The process that keeps root's rights to start PHP as other accounts, and does nothing else with them.
+//! The process that keeps root's rights, only to start PHP as other accounts.
 //!
-//! It gets its list while haulier is still root, then drops every capability it does not need. From then on an order names
-//! a recipe by its number in the list, or a process that was started from it; no order names a program, an argument, an
-//! account or a path. When haulier ends, in any way, everything that was started ends with it.
+//! It gets its list while haulier is still root, then drops every capability that it does not need. From then on an
+//! order names a recipe by its number in the list, or a process that was started from it; no order names a program, an
+//! argument, an account or a path. When haulier ends for any reason, all programs that it started are ended.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,15 +21,16 @@ use super::wire::{self, SpawnerOrder, Reply};
 use crate::children;
 use crate::memory;
 
-/// The first argument of haulier that makes it a spawner.
+/// The first argument that makes haulier a spawner.
 pub const SUBCOMMAND: &str = "php-spawner";
 
-/// Most generations of a pool that run at a time: a reload starts one while others finish.
+/// Most generations of a pool at a time: a reload starts one while others finish.
 const GENERATIONS: usize = 8;
-/// Time that PHP has to end after SIGTERM before SIGKILL.
+/// Time between SIGTERM and SIGKILL.
 const END_GRACE: Duration = Duration::from_secs(1);
 
-/// Needed for other accounts and groups, to end their processes, to see which child holds a socket, for limits above ours.
+/// Needed to use other accounts and groups, to signal their processes, to find the child that holds a socket, and to
+/// set limits above ours.
 const CAPABILITIES: CapabilitySet = CapabilitySet::SETUID
     .union(CapabilitySet::SETGID)
     .union(CapabilitySet::KILL)
@@ -43,14 +44,14 @@ pub fn main() -> ExitCode {
     match serve(io::stdin().as_fd()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("error: PHP of other accounts cannot be started: {error}");
+            eprintln!("error: cannot start PHP as other accounts: {error}");
             ExitCode::FAILURE
         }
     }
 }
 
 fn serve(line: BorrowedFd<'_>) -> io::Result<()> {
-    // A signal to stop is for the server, which ends this process when PHP has finished.
+    // Stop signals are for the server, which ends this process after PHP has finished.
     keep_signals_off()?;
     let mut state = SpawnerState {
         recipes: receive_list(line)?,
@@ -94,7 +95,8 @@ fn drop_capabilities() -> io::Result<()> {
 /// The recipes, and the programs started from them.
 struct SpawnerState {
     recipes: Vec<Recipe>,
-    /// Running programs by process id, each with the number of its recipe. An id is not used again until we have waited for it.
+    /// Running programs by process id, each with the number of its recipe. An id is not reused before we have reaped
+    /// it.
     masters: BTreeMap<u32, (usize, Child)>,
 }
 
@@ -159,14 +161,14 @@ impl SpawnerState {
         if !matches!(ended, Ok(Some(_))) {
             return Ok(0);
         }
-        // Its children would answer on the socket for ever. SIGTERM lets them finish their requests.
+        // Its children would continue to answer on the socket. SIGTERM lets them finish their requests.
         end_group(child, false);
         let status = child.wait().unwrap_or_default();
         self.masters.remove(&master);
         Ok(wire::ENDED | u64::from(status.into_raw() as u32))
     }
 
-    /// Ends everything that still runs.
+    /// Ends all programs that still run.
     fn close(mut self) {
         let children: Vec<u32> = self.masters.keys().flat_map(|&master| children::of(master)).collect();
         for (_, child) in self.masters.values() {

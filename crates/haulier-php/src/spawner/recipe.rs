@@ -1,4 +1,5 @@
-//! The recipe for starting a php-cgi, to the last variable: made once from a pool's settings, before haulier leaves root.
+//! The recipe for starting a php-cgi: program, arguments and environment, made from a pool's settings before haulier
+//! leaves root.
 
 use std::ffi::OsString;
 use std::io;
@@ -9,14 +10,15 @@ use serde::{Deserialize, Serialize};
 use super::spawn::groups_of;
 use crate::settings::Supervised;
 
-/// php-cgi would end a child after 500 requests, in the middle of ours; the pool itself replaces them.
+/// By default php-cgi ends a child after 500 requests, without regard to open connections. The pool replaces workers
+/// itself.
 const BEYOND_REACH: &str = "2147483647";
 
-/// Last, so that they win. With cgi.fix_pathinfo=0 PHP_SELF would be PATH_INFO alone, and PHP would run the file named
-/// by PATH_TRANSLATED instead of SCRIPT_FILENAME: an uploaded picture, say. With 1 PHP guesses only where
-/// SCRIPT_FILENAME does not exist, and the server names nothing but existing scripts.
+/// Last, so that they take precedence. With cgi.fix_pathinfo=0 PHP_SELF would be PATH_INFO alone, and PHP would run the
+/// file of PATH_TRANSLATED instead of SCRIPT_FILENAME, such as an uploaded picture. With 1 PHP guesses only if
+/// SCRIPT_FILENAME does not exist, and the server names only existing scripts.
 ///
-/// fcgi.logging=1, PHP's own default, has STDERR come with the answer: its errors, and the word of a script that is finished.
+/// fcgi.logging=1, PHP's default, sends STDERR with the response: errors, and announcements of the script.
 const OWN_INI: [&str; 6] = [
     "-d",
     "cgi.fix_pathinfo=1",
@@ -26,24 +28,24 @@ const OWN_INI: [&str; 6] = [
     "fcgi.logging=1",
 ];
 
-/// Environment variable with the directories of further ini files.
+/// The environment variable with directories of further ini files.
 pub(crate) const SCAN_DIR: &str = "PHP_INI_SCAN_DIR";
 
-/// A program with its arguments, environment, account and limits. Each start adds the directories it inherits and the
-/// socket it listens on.
+/// A program with its arguments, environment, account and limits. Each start adds the inherited directories and the
+/// listening socket.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Recipe {
     pub(crate) program: PathBuf,
     pub(crate) arguments: Vec<String>,
     pub(crate) environment: Vec<(OsString, OsString)>,
-    /// Value of [`SCAN_DIR`] in front of our own directory.
+    /// Value of [`SCAN_DIR`] before our own directory.
     pub(crate) scan_dir: OsString,
-    /// The account it runs as; `None` is ours.
+    /// The account that it runs as; `None` is haulier's own.
     pub(crate) account: Option<Account>,
     pub(crate) nice: i32,
     /// Number of the resource, and its limit; `None` is no limit.
     pub(crate) rlimits: Vec<(u32, Option<u64>)>,
-    /// Number of programs that a pool runs at a time.
+    /// Number of programs that the pool runs at a time.
     pub(crate) programs: usize,
 }
 
@@ -102,13 +104,13 @@ fn environment(own: &Supervised, separate: bool) -> Vec<(OsString, OsString)> {
     copied.chain(named).chain(ours).collect()
 }
 
-/// Number of children: one more than workers if workers are replaced, so that the replacement waits in accept before the
-/// old one ends. It has run nothing, and costs next to no memory.
+/// Number of children: one more than workers if workers are replaced, so that a replacement waits in accept before the
+/// old one ends. A fresh child takes little memory.
 pub(crate) fn children(own: &Supervised) -> usize {
     own.workers + usize::from(own.recycle.is_on())
 }
 
-/// The directory that the pool names, otherwise PHP's own. An empty part is PHP's own.
+/// The directory that the pool's settings name; empty stands for PHP's own.
 fn scan_dir(own: &Supervised) -> OsString {
     let named = own.env.iter().rev().find(|(name, _)| name == SCAN_DIR);
     let copied = own.env_copy.iter().any(|name| name == SCAN_DIR);

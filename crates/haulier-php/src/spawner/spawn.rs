@@ -1,6 +1,7 @@
 //! Starts a php-cgi master on a listening socket.
 //!
-//! The only unsafe code of the crate: what a child does between fork and exec, the account's groups, signals kept off.
+//! Here is the unsafe code for processes: the steps of a child between fork and exec, the groups of an account, blocked
+//! signals.
 #![allow(unsafe_code)] // CommandExt::pre_exec, and calls that neither the standard library nor rustix has
 
 use std::ffi::CString;
@@ -13,20 +14,20 @@ use std::ptr;
 
 use super::recipe::{Account, Recipe, SCAN_DIR};
 
-/// Directories a php-cgi inherits open; none of them need be one it could enter.
+/// Directories that a php-cgi inherits open, so it needs no permission to open them.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Inherited<'a> {
-    /// Settings that no script can change.
+    /// Settings that scripts cannot change.
     pub(crate) admin_ini: Option<BorrowedFd<'a>>,
-    /// Compiled scripts, where processes share no memory.
+    /// Compiled scripts, if the processes share no memory.
     pub(crate) opcache: Option<BorrowedFd<'a>>,
 }
 
-/// Starts php-cgi in its own process group with `listener` as its descriptor 0 and a pipe for what it writes to
-/// stderr. It gets SIGTERM when the calling thread ends, and takes its children along.
+/// Starts php-cgi in its own process group, with `listener` as its descriptor 0 and a pipe as its stderr. It gets
+/// SIGTERM when the calling thread ends, and ends its children then.
 ///
 /// # Errors
-/// The program cannot be started, or not as the pool's user.
+/// The program cannot be started, or not as the account of the recipe.
 pub(crate) fn spawn(recipe: &Recipe, listener: BorrowedFd<'_>, inherited: Inherited<'_>) -> io::Result<Child> {
     let mut command = Command::new(&recipe.program);
     if let Some(opcache) = inherited.opcache {
@@ -51,8 +52,8 @@ pub(crate) fn spawn(recipe: &Recipe, listener: BorrowedFd<'_>, inherited: Inheri
     let oom_score = oom_score();
     let (account, nice, rlimits) = (recipe.account.clone(), recipe.nice, recipe.rlimits.clone());
     let inherited = [inherited.admin_ini, inherited.opcache].map(|directory| directory.map(|open| open.as_raw_fd()));
-    // SAFETY: between fork and exec `die_first`, `limit` and `prepare` make only system calls that are async-signal-safe, on values
-    // that were made before the fork; they neither allocate nor lock.
+    // SAFETY: between fork and exec the closure makes only async-signal-safe system calls, on values from before the
+    // fork; it neither allocates nor locks.
     unsafe {
         command.pre_exec(move || {
             die_first(&oom_score);
@@ -68,28 +69,28 @@ pub(crate) fn spawn(recipe: &Recipe, listener: BorrowedFd<'_>, inherited: Inheri
     command.spawn()
 }
 
-/// The name of an open directory in every process that has inherited it.
+/// The path of an open directory in every process that has inherited it.
 fn path_of(directory: BorrowedFd<'_>) -> String {
     format!("/proc/self/fd/{}", directory.as_raw_fd())
 }
 
-/// Lets the next program have the descriptor.
+/// Clears close-on-exec, so that the program inherits the descriptor.
 fn keep_open(descriptor: RawFd) -> io::Result<()> {
     // SAFETY: a system call with plain numbers.
     check(unsafe { libc::fcntl(descriptor, libc::F_SETFD, 0) })
 }
 
-/// Added to our own score, by which the kernel chooses the process to kill when memory is out.
+/// Added to our own OOM score, by which the kernel chooses the process to kill when memory runs out.
 const OOM_SCORE_MORE: i32 = 500;
 
-/// The score of a child, as the kernel reads it.
+/// The OOM score of a child, as the kernel reads it.
 fn oom_score() -> String {
     let ours = std::fs::read_to_string("/proc/self/oom_score_adj").unwrap_or_default();
     let ours: i32 = ours.trim().parse().unwrap_or_default();
     (ours + OOM_SCORE_MORE).min(1000).to_string()
 }
 
-/// Has the kernel kill a script rather than the server when memory is out. A system that refuses changes nothing.
+/// Makes the kernel kill a script rather than the server when memory runs out. A failure is ignored.
 fn die_first(score: &str) {
     // SAFETY: system calls on a constant path that ends in NUL, and on bytes that outlive them.
     unsafe {
@@ -101,7 +102,7 @@ fn die_first(score: &str) {
     }
 }
 
-/// Sets the limits of the child while it still has our rights.
+/// Sets the limits of the child while it still has our privileges.
 fn limit(nice: i32, rlimits: &[(u32, Option<u64>)]) -> io::Result<()> {
     if nice != 0 {
         rustix::process::nice(nice)?;
@@ -118,9 +119,9 @@ fn limit(nice: i32, rlimits: &[(u32, Option<u64>)]) -> io::Result<()> {
     Ok(())
 }
 
-/// Has PHP wait for a free processor when it gets a request (SCHED_BATCH), instead of interrupting the event loop that is
-/// about to hand out the next one: a request costs 7 % less on a busy machine. PHP keeps haulier's own policy if that is
-/// not the usual one. A system that refuses changes nothing.
+/// Makes PHP wait for a free processor when it gets a request (SCHED_BATCH), instead of preempting the event loop that
+/// is about to send the next one: a request costs 7 % less on a busy machine. PHP keeps haulier's policy if that is not
+/// the default one. A failure is ignored.
 fn yield_to_the_server() {
     let parameters: libc::c_int = 0; // struct sched_param: the priority, which these policies do not have
     // SAFETY: system calls with plain numbers, and with a pointer to a value that outlives them.
@@ -136,10 +137,10 @@ fn yield_to_the_server() {
     }
 }
 
-/// All groups of an account, with `gid` among them.
+/// All groups of an account, `gid` included.
 ///
 /// # Errors
-/// There is a NUL in the name.
+/// The name contains a NUL.
 pub(crate) fn groups_of(name: &str, gid: u32) -> io::Result<Vec<u32>> {
     let name = CString::new(name).map_err(io::Error::other)?;
     let mut groups: Vec<libc::gid_t> = vec![0; 64];
@@ -155,7 +156,7 @@ pub(crate) fn groups_of(name: &str, gid: u32) -> io::Result<Vec<u32>> {
     }
 }
 
-/// The last steps of the child before it becomes PHP.
+/// The last steps of the child before exec.
 fn prepare(account: Option<&Account>, parent: u32) -> io::Result<()> {
     if let Some(account) = account {
         become_user(account)?;
@@ -183,7 +184,7 @@ fn become_user(account: &Account) -> io::Result<()> {
     check(unsafe { libc::setuid(account.uid) })
 }
 
-/// Signals that are meant for the server, and not for the helper that starts PHP.
+/// Signals for the server, which the spawner blocks.
 const OF_THE_SERVER: [libc::c_int; 6] = [
     libc::SIGTERM,
     libc::SIGINT,
@@ -193,15 +194,15 @@ const OF_THE_SERVER: [libc::c_int; 6] = [
     libc::SIGUSR2,
 ];
 
-/// Blocks the signals that are meant for the server whose helper this process is; the programs it starts get them again.
+/// Blocks the signals for the server in the spawner; the programs that it starts get them again.
 ///
 /// # Errors
-/// The error of the system.
+/// The system error.
 pub(crate) fn keep_signals_off() -> io::Result<()> {
     block_only(&OF_THE_SERVER)
 }
 
-/// Blocks these signals in this thread, and no others. Neither allocates nor locks.
+/// Blocks exactly these signals in this thread. Neither allocates nor locks.
 fn block_only(blocked: &[libc::c_int]) -> io::Result<()> {
     let mut signals = MaybeUninit::<libc::sigset_t>::uninit();
     // SAFETY: `sigemptyset` makes a set of `signals`, and the other calls get one; they outlive the calls.

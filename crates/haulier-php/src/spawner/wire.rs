@@ -1,6 +1,6 @@
 //! The messages between haulier and its spawner: packets of a fixed length, with descriptors attached.
 //!
-//! Only the list of recipes, which is sent before rights are given away, is longer; nothing is parsed after it.
+//! Only the list of recipes is longer. It is sent before the server leaves root, and nothing is parsed after it.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -11,7 +11,7 @@ use rustix::net::{
     recvmsg, sendmsg,
 };
 
-/// Bytes of an order and of a reply.
+/// Bytes of an order, and of a reply.
 const ORDER: usize = 16;
 const REPLY: usize = 12;
 /// The packet after the last recipe.
@@ -20,25 +20,25 @@ pub(super) const END_OF_LIST: &[u8] = b"{}";
 pub(super) const ENDED: u64 = 1 << 32;
 /// A listening socket and two directories.
 const MOST_DESCRIPTORS: usize = 3;
-/// Longest recipe, bytes; a socket takes no longer packet as systems are set up.
+/// Longest recipe, bytes: the default limit of a packet on a socket.
 pub(super) const LONGEST: usize = 192 * 1024;
 
 /// An order to the spawner. There are no others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SpawnerOrder {
-    /// Start the recipe of this number. The listening socket comes with it, and the directories that are set.
+    /// Start the recipe of this number. The listening socket and the flagged directories come with it.
     Start {
         recipe: u32,
         admin_ini: bool,
         opcache: bool,
     },
-    /// Report how this php-cgi has ended, if it has, and forget it then.
+    /// Report the exit status of this php-cgi if it has ended, and forget it then.
     HowEnded { master: u32 },
-    /// End this php-cgi with its children: SIGTERM, or SIGKILL by `force`.
+    /// End this php-cgi with its children: by SIGTERM, or SIGKILL with `force`.
     EndGroup { master: u32, force: bool },
     /// Name the child of this php-cgi that holds the socket with this inode.
     Holder { master: u32, inode: u32 },
-    /// End a child of some php-cgi, if it still holds this socket.
+    /// End a child of any php-cgi if it still holds this socket.
     EndChild { child: u32, inode: u32, force: bool },
     /// Report the memory of this php-cgi and its children.
     Memory { master: u32 },
@@ -99,7 +99,7 @@ impl SpawnerOrder {
     }
 }
 
-/// A number and maybe a descriptor, or the number of an error of the system.
+/// A number with an optional descriptor, or the number of a system error.
 pub(super) type Reply = Result<(u64, Option<OwnedFd>), i32>;
 
 /// Sends an order and waits for the reply.
@@ -122,7 +122,7 @@ pub(super) fn ask(line: BorrowedFd<'_>, order: SpawnerOrder, with: &[BorrowedFd<
     })
 }
 
-/// The next order with its descriptors; `None` for a packet that is no order, an error at the end.
+/// The next order with its descriptors; `None` for a malformed packet, an error at the end of the stream.
 pub(super) fn next(line: BorrowedFd<'_>) -> io::Result<(Option<SpawnerOrder>, Vec<OwnedFd>)> {
     let mut bytes = [0; ORDER + 1];
     let (length, descriptors) = receive(line, &mut bytes)?;
@@ -156,7 +156,7 @@ pub(super) fn send(line: BorrowedFd<'_>, bytes: &[u8], descriptors: &[BorrowedFd
     Ok(())
 }
 
-/// Receives one packet: its length and the descriptors with it. Length 0 is the end.
+/// Receives one packet: its length and its descriptors. Length 0 is the end of the stream.
 pub(super) fn receive(line: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
     let mut control = RecvAncillaryBuffer::new(&mut space);

@@ -1,4 +1,4 @@
-//! Directories within a private one that PHP could not enter: it inherits them open.
+//! Directories inside a private one: PHP, which cannot enter that, inherits them open.
 
 use std::fs::{self, DirBuilder, File};
 use std::io;
@@ -11,9 +11,9 @@ use crate::spawner::spawn::Inherited;
 /// The directories that a php-cgi inherits.
 #[derive(Debug, Default)]
 pub(crate) struct Directories {
-    /// Settings that no script can change.
+    /// Settings that scripts cannot change.
     pub(crate) admin_ini: Option<OpenDirectory>,
-    /// Compiled scripts, where processes share no memory.
+    /// Compiled scripts, if the processes share no memory.
     pub(crate) opcache: Option<OpenDirectory>,
 }
 
@@ -26,7 +26,7 @@ impl Directories {
     }
 }
 
-/// A new directory, held open; removed with the value and all its content.
+/// A new directory, held open. Dropping the value removes it with its content.
 #[derive(Debug)]
 pub(crate) struct OpenDirectory {
     path: PathBuf,
@@ -34,25 +34,25 @@ pub(crate) struct OpenDirectory {
 }
 
 impl OpenDirectory {
-    /// Makes a directory that only we may use (0700).
+    /// Creates a directory that only this account may use (0700).
     ///
     /// # Errors
-    /// The error of the system, such as `AlreadyExists`.
+    /// The system error, such as `AlreadyExists`.
     pub(crate) fn create(path: PathBuf) -> io::Result<Self> {
         DirBuilder::new().mode(0o700).create(&path)?;
         let opened = File::open(&path)?.into();
         Ok(Self { path, opened })
     }
 
-    /// Gives it to another user.
+    /// Changes its owner.
     ///
     /// # Errors
-    /// The error of the system.
+    /// The system error.
     pub(crate) fn give_to(&self, uid: u32, gid: u32) -> io::Result<()> {
         std::os::unix::fs::fchown(&self.opened, Some(uid), Some(gid))
     }
 
-    /// Its name in every process that has inherited it.
+    /// Its path in every process that has inherited it.
     pub(crate) fn path(&self) -> String {
         format!("/proc/self/fd/{}", self.opened.as_raw_fd())
     }

@@ -1,8 +1,8 @@
-//! Settings of PHP that no script can change, for php-cgi, which has no `php_admin_value`.
+//! PHP settings that scripts cannot change, for php-cgi, which has no `php_admin_value`.
 //!
-//! A `[PATH=/x]` section of an ini file holds for scripts below that directory, and neither `ini_set` nor a `.user.ini`
-//! changes what it sets. PHP looks such sections up for every directory above a script except the root itself, so there
-//! is one for each directory that stands in the root.
+//! A `[PATH=/x]` section of an ini file applies to scripts below that directory, and neither `ini_set` nor `.user.ini`
+//! can change its settings. PHP looks up such sections for every directory above a script except the root itself, so
+//! the file has one for each directory in the root.
 
 use std::fs::{self, Permissions};
 use std::io;
@@ -11,10 +11,10 @@ use std::path::PathBuf;
 
 use super::directory::OpenDirectory;
 
-/// Writes the file for these settings into a new directory.
+/// Writes the ini file of these settings into a new directory.
 ///
 /// # Errors
-/// The error of the system.
+/// The system error.
 pub(crate) fn write(path: PathBuf, settings: &[(String, String)]) -> io::Result<OpenDirectory> {
     let directory = OpenDirectory::create(path)?;
     let file = format!("{}/admin.ini", directory.path());
@@ -47,7 +47,8 @@ fn sections(directories: &[String], settings: &[(String, String)]) -> String {
         .collect()
 }
 
-/// In PHP's ini syntax, where a backslash stands in front of a quote or another backslash and `${` begins a variable.
+/// A value in PHP's ini syntax, which escapes quotes and backslashes by a backslash, and in which `${` begins a
+/// variable.
 fn quoted(value: &str) -> String {
     let mut text = String::with_capacity(value.len() + 2);
     text.push('"');

@@ -1,4 +1,4 @@
-//! A php-cgi that was started: by ourselves, or by the spawner as another account.
+//! A running php-cgi, started by this process, or by the spawner as another account.
 
 use std::fs::File;
 use std::io;
@@ -14,10 +14,10 @@ use crate::spawner::Spawner;
 use crate::spawner::recipe::Recipe;
 use crate::spawner::spawn::{Inherited, spawn};
 
-/// Pause between two looks for the end of a process that is about to end.
+/// Polling interval for the end of a process that is about to end.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// The process that starts the php-cgi of a pool.
+/// The process that starts a pool's php-cgi.
 #[derive(Debug, Clone)]
 pub(crate) enum Starter {
     Ourselves(Arc<Recipe>),
@@ -26,10 +26,10 @@ pub(crate) enum Starter {
 }
 
 impl Starter {
-    /// Starts one.
+    /// Starts a php-cgi.
     ///
     /// # Errors
-    /// The error of the system.
+    /// The system error.
     pub(crate) fn start(&self, listener: BorrowedFd<'_>, inherited: Inherited<'_>) -> io::Result<Master> {
         match self {
             Self::Ourselves(recipe) => spawn(recipe, listener, inherited).map(Master::Ours),
@@ -46,7 +46,7 @@ impl Starter {
     }
 }
 
-/// A php-cgi, with or without children.
+/// A php-cgi process, with or without children.
 #[derive(Debug)]
 pub(crate) enum Master {
     Ours(Child),
@@ -60,7 +60,7 @@ pub(crate) enum Master {
 }
 
 impl Master {
-    /// Its process id.
+    /// The process id.
     pub(crate) fn id(&self) -> u32 {
         match self {
             Self::Ours(child) => child.id(),
@@ -68,13 +68,13 @@ impl Master {
         }
     }
 
-    /// The same as a type for system calls.
+    /// The process id as a type for system calls.
     pub(crate) fn pid(&self) -> Pid {
         let id = i32::try_from(self.id()).ok().and_then(Pid::from_raw);
         id.expect("the system gives ids above 0 that fit")
     }
 
-    /// Its stderr, once.
+    /// Takes its stderr, once.
     pub(crate) fn take_stderr(&mut self) -> Option<File> {
         let stderr = match self {
             Self::Ours(child) => child.stderr.take().map(OwnedFd::from),
@@ -83,10 +83,10 @@ impl Master {
         stderr.map(File::from)
     }
 
-    /// Its exit status; `None` while it runs.
+    /// The exit status; `None` while it runs.
     ///
     /// # Errors
-    /// The error of the system; the spawner is gone, and PHP with it.
+    /// The system error, or the spawner has ended, and PHP with it.
     pub(crate) fn try_wait(&mut self) -> io::Result<Option<ExitStatus>> {
         match self {
             Self::Ours(child) => child.try_wait(),
@@ -101,7 +101,7 @@ impl Master {
         }
     }
 
-    /// Waits for its end, which is near.
+    /// Waits for the end of a process that is about to end.
     pub(crate) fn wait(&mut self) -> ExitStatus {
         loop {
             match self.try_wait() {
@@ -116,7 +116,7 @@ impl Master {
         matches!(self.try_wait(), Ok(None))
     }
 
-    /// Ends it by SIGKILL, and it alone.
+    /// Ends the process by SIGKILL, without its children.
     pub(crate) fn end(&self) {
         match self {
             Self::Ours(_) => _ = rustix::process::kill_process(self.pid(), Signal::KILL), // it may have ended
@@ -125,13 +125,13 @@ impl Master {
         }
     }
 
-    /// Sends SIGTERM or SIGKILL to it and its children.
+    /// Sends SIGTERM or SIGKILL to the process and its children.
     pub(crate) fn end_group(&self, signal: Signal) {
         match self {
             Self::Ours(_) => {
                 let _ = rustix::process::kill_process_group(self.pid(), signal); // they may all have ended
             }
-            // The spawner no longer knows a program that has ended; it has ended the children.
+            // The spawner has forgotten a program that has ended, and has ended its children.
             Self::Theirs { ended: Some(_), .. } => {}
             Self::Theirs { spawner, pid, .. } => _ = spawner.end_group(*pid, signal),
         }

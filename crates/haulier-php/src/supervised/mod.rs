@@ -1,4 +1,4 @@
-//! PHP that haulier starts itself: php-cgi programs, kept running, replaced and ended.
+//! Supervised PHP: php-cgi programs that haulier starts, replaces and ends.
 
 mod directory;
 mod ini_admin;
@@ -18,10 +18,10 @@ use crate::recycling::Spent;
 use crate::settings::Supervised;
 use crate::shared_pool::SharedPool;
 
-/// Pause between two maintenance rounds where requests may wait for the next second of the spawn rate.
+/// Pause between two maintenance rounds if requests may wait for the spawn rate.
 const SPAWN_PAUSE: Duration = Duration::from_millis(100);
 
-/// The shortest time after which maintenance may be due; `None` if it never is.
+/// The shortest time after which maintenance may be due; `None` if no maintenance is needed.
 pub(crate) fn maintenance_interval(own: &Supervised) -> Option<Duration> {
     let age = Some(own.recycle.age).filter(|age| !age.is_zero());
     let idle = own.shrink.map(|shrink| shrink.idle);
@@ -29,7 +29,7 @@ pub(crate) fn maintenance_interval(own: &Supervised) -> Option<Duration> {
     age.into_iter().chain(idle).chain(spawns).min()
 }
 
-/// Ends idle workers that are too old or not needed, and grants what the spawn rate allows.
+/// Ends idle workers that are too old or not needed, and grants the connections that the spawn rate allows.
 pub(crate) fn maintain(shared: &Arc<SharedPool>, own: &Supervised) {
     let old = shared.upstream.take_idle(|connection| is_old(own, connection));
     end(shared, old, Spent::Age);
@@ -47,7 +47,7 @@ fn is_old(own: &Supervised, connection: &Connection) -> bool {
     pid.is_some_and(|pid| connection.worker.is_old(&own.recycle, pid))
 }
 
-/// Ends the workers of these connections. The master, or the worker that waits in reserve, replaces them.
+/// Ends the workers of these connections. The master, or the spare worker, replaces them.
 fn end(shared: &SharedPool, connections: Vec<Connection>, why: Spent) {
     let Some(processes) = &shared.processes else { return };
     for connection in connections {

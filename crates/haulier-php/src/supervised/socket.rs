@@ -1,4 +1,4 @@
-//! Listening sockets of php-cgi, in a private directory.
+//! Listening sockets for php-cgi, in a private directory.
 
 use std::fs::{DirBuilder, Permissions};
 use std::io;
@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::error::StartError;
 
-/// Connections that may wait in the kernel. There are never more than workers, unless some are stuck.
+/// Backlog of the socket. There are no more connections than workers, unless some are stuck.
 const BACKLOG: i32 = 1024;
 
-/// A listening socket. Its file is removed with it.
+/// A listening socket. Dropping it removes its file.
 #[derive(Debug)]
 pub(super) struct Socket {
     pub(super) listener: UnixListener,
@@ -47,7 +47,8 @@ impl Drop for Socket {
     }
 }
 
-/// Makes the directory, or makes one of ours private: any process that can connect to PHP can have it run any file.
+/// Creates the directory, or makes an existing one of ours private: any process that can connect to PHP can run any
+/// file by it.
 fn private_directory(directory: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     let found = std::fs::metadata(directory)?;
@@ -63,7 +64,7 @@ fn private_directory(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A new name for each start: a reload has two pools of one name, and a killed process leaves its file.
+/// A new file name for each start: during a reload two pools have the same name, and a killed process leaves its file.
 fn file_name(pool: &str) -> String {
     static STARTS: AtomicU32 = AtomicU32::new(0);
     let plain = |letter: char| {

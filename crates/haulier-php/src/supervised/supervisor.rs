@@ -1,4 +1,4 @@
-//! The supervisor of a pool: prepares what php-cgi needs, and starts the threads that keep it running.
+//! The supervisor of a pool: prepares sockets and directories, and starts the threads that keep php-cgi running.
 
 use std::io::{self, PipeWriter};
 use std::path::Path;
@@ -22,21 +22,21 @@ use crate::shared_pool::SharedPool;
 use crate::spawner::Spawner;
 use crate::spawner::recipe::Recipe;
 
-/// Longest time to connect to our own php-cgi: its queue of connections takes more than there are workers.
+/// Timeout of a connection to the supervised php-cgi, whose backlog is longer than the number of workers.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The running threads of a supervisor, one for each php-cgi program. Dropping it ends PHP as well, without waiting.
+/// The threads of a supervisor, one per php-cgi program. Dropping it ends PHP too, without waiting.
 #[derive(Debug)]
 pub(crate) struct Supervisor {
-    /// Closing it orders the threads to end.
+    /// Closing it tells the threads to end.
     order: Mutex<Option<PipeWriter>>,
     ended: Mutex<Option<ThreadsEnded>>,
 }
 
-/// Nothing is ever sent: the channel closes when the last thread ends.
+/// Carries no values: the channel closes when the last thread ends.
 type ThreadsEnded = tokio::sync::mpsc::Receiver<()>;
 
-/// Whether every worker is to be a php-cgi of its own. Warns if the system demands it and not the settings.
+/// True if every worker must be a separate php-cgi. Warns if the system requires it and not the settings.
 fn is_separate(pool: &str, own: &Supervised, spawner: Option<&Arc<Spawner>>) -> bool {
     let can_tell = match spawner {
         Some(spawner) => spawner.tells_apart(),
@@ -46,13 +46,13 @@ fn is_separate(pool: &str, own: &Supervised, spawner: Option<&Arc<Spawner>>) -> 
         tracing::warn!(
             pool,
             "the children of a php-cgi cannot be told apart here (no CAP_SYS_PTRACE, or no /proc), so every worker is \
-             started by itself; opcache uses files instead of shared memory"
+             started separately; opcache uses files instead of shared memory"
         );
     }
     own.separate || !can_tell
 }
 
-/// The directories that PHP inherits; their names begin like that of the socket.
+/// Creates the directories that PHP inherits; their names begin like that of the socket.
 fn directories(own: &Supervised, separate: bool, socket: &Path) -> Result<Directories, StartError> {
     let unusable = |path: &Path| {
         let path = path.to_owned();
@@ -72,7 +72,7 @@ fn directories(own: &Supervised, separate: bool, socket: &Path) -> Result<Direct
             .map_or(Ok(()), |user| made.give_to(user.uid, user.gid));
         match given {
             Ok(()) => directories.opcache = Some(made),
-            // After leaving root, a process cannot give it to another account. Scripts run without it.
+            // A process that has left root cannot change the owner. Scripts run without the cache.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 tracing::warn!(user = ?own.user, "opcache has no file cache: after leaving root, haulier cannot give it to this account");
             }
@@ -82,7 +82,7 @@ fn directories(own: &Supervised, separate: bool, socket: &Path) -> Result<Direct
     Ok(directories)
 }
 
-/// Starts PHP ourselves, or through the spawner if its list has this recipe.
+/// The starter of PHP: this process, or the spawner if its list has this recipe.
 fn starter(own: &Supervised, separate: bool, spawner: Option<&Arc<Spawner>>) -> Result<Starter, StartError> {
     let recipe = Recipe::of(own, separate).map_err(|source| StartError::Spawn {
         php: own.php.clone(),
@@ -98,7 +98,7 @@ fn starter(own: &Supervised, separate: bool, spawner: Option<&Arc<Spawner>>) -> 
 }
 
 impl Supervisor {
-    /// Makes the sockets, starts the threads and waits for the first start of PHP.
+    /// Creates the sockets, starts the threads and waits for the first start of PHP.
     ///
     /// # Errors
     /// See [`StartError`].
@@ -159,7 +159,7 @@ impl Supervisor {
         ))
     }
 
-    /// Ends PHP and waits until it is gone: a second at most, then by force.
+    /// Ends PHP and waits for that: a second at most, then by SIGKILL.
     pub(crate) async fn stop(&self) {
         drop(self.order.lock().unwrap_or_else(PoisonError::into_inner).take());
         let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -1,8 +1,8 @@
-//! Keeps one php-cgi program running on a socket of ours.
+//! Keeps one php-cgi program running on a listening socket.
 //!
-//! A thread starts PHP, waits for its end and starts it again. It lives as long as the pool, because the signal that ends
-//! PHP with us follows the thread that forked. The socket stays open here, so that no connection is refused in between. A
-//! master replaces children that die by itself.
+//! A thread starts PHP, waits for its end and starts it again. It lives as long as the pool, because the kernel sends
+//! the parent-death signal when the thread that forked ends. The socket stays open here, so no connection is refused in
+//! between. A master itself replaces children that end.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, PipeReader};
@@ -26,52 +26,52 @@ use crate::shared_pool::SharedPool;
 use crate::spawner::recipe;
 use crate::stderr::StderrTail;
 
-/// A program that lives shorter has crashed at its start.
+/// A program that runs for less than this has crashed at its start.
 const SHORT_LIFE: Duration = Duration::from_secs(5);
-/// Pauses before another start after such a crash: the first, then twice as long each time up to the last.
+/// Pauses before a restart after such a crash: the first, doubled each time up to the last.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(10);
-/// Pause between two looks whether PHP has forked, and the time after which the thread takes it for granted.
+/// Polling interval for the children of a new master, and the time after which the thread assumes that they exist.
 const LOADING_PAUSE: Duration = Duration::from_millis(2);
 const LOADING_LIMIT: Duration = Duration::from_secs(2);
-/// Time that workers have to end after SIGTERM before SIGKILL.
+/// Time between SIGTERM and SIGKILL.
 const END_GRACE: Duration = Duration::from_secs(1);
-/// Time that a master may leave ended children unreplaced while PHP has something to do.
+/// Time for which a master may leave ended children unreplaced while requests need them.
 const STUCK: Duration = Duration::from_secs(1);
 
-/// The thread's part of the world.
+/// The state of one thread.
 pub(super) struct Watcher {
     pub(super) shared: Arc<SharedPool>,
-    /// Every worker is a program of its own; otherwise this program is a master with children.
+    /// Every worker is a separate program; otherwise this program is a master with children.
     pub(super) separate: bool,
-    /// Number of the program's address.
+    /// Number of the server in the upstream.
     pub(super) server: usize,
     pub(super) own: Supervised,
     pub(super) starter: Starter,
     pub(super) socket: Socket,
     pub(super) directories: Arc<Directories>,
-    /// Closed as the order to end.
+    /// Closed to tell the thread to end.
     pub(super) orders: PipeReader,
     pub(super) _alive: tokio::sync::mpsc::Sender<()>,
 }
 
-/// An event that ends the watch over a running php-cgi.
+/// An event that makes the watcher end its php-cgi, or the end of php-cgi itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WatchEvent {
-    /// It has ended.
+    /// php-cgi has ended.
     End,
-    /// The pool ends.
+    /// The pool is stopping.
     Order,
-    /// No request needs it: it is parked.
+    /// No request needs PHP: it is parked.
     Park,
-    /// It does not replace its children.
+    /// The master does not replace its children.
     Stuck,
 }
 
-/// Too few children of a master: since when, and which ones are left.
+/// Missing children of a master: since when, and the remaining ones.
 type Missing = Option<(Instant, Vec<u32>)>;
 
-/// How the watch over one php-cgi ended. It runs no longer.
+/// The way in which a php-cgi, which has ended, came to its end.
 enum WatchEnd {
     Ordered,
     Parked,
@@ -80,7 +80,7 @@ enum WatchEnd {
 }
 
 impl Watcher {
-    /// Starts PHP again and again until the order to end. The socket goes with `self`.
+    /// Starts PHP again and again until told to end. The socket is removed with `self`.
     pub(super) fn run(self, tell_started: &mpsc::SyncSender<io::Result<()>>) {
         let mut pause = Duration::ZERO;
         let mut first = Some(tell_started);
@@ -100,7 +100,7 @@ impl Watcher {
                         WatchEnd::Replaced => None,
                         WatchEnd::ByItself(status) => Some(status),
                     };
-                    // A program that ends successfully at its very start is not PHP.
+                    // A program that exits successfully right after its start is not PHP.
                     let was_asked = |status| self.was_asked_to_end(status) && begun.elapsed() >= FIRST_PAUSE;
                     is_usual = status.is_none_or(was_asked);
                     let Some(status) = status.filter(|_| !is_usual) else {
@@ -132,7 +132,7 @@ impl Watcher {
         self.shared.processes.as_ref().expect("a supervised pool has processes")
     }
 
-    /// Reports a start: the first to the thread that starts the pool, which logs it as part of its own start.
+    /// Reports a start. The first one goes to the thread that starts the pool.
     fn report_start(&self, pid: u32, first: Option<&mpsc::SyncSender<io::Result<()>>>, is_usual: bool) {
         let (pool, workers) = (self.pool(), if self.separate { 1 } else { self.own.workers });
         match first {
@@ -145,14 +145,14 @@ impl Watcher {
         }
     }
 
-    /// Waits until PHP ends by itself, or ends it: when ordered to, when no request needs it, when it is stuck.
+    /// Waits until PHP ends by itself, or ends it: if told to, if no request needs it, or if it is stuck.
     fn watch(&self, mut master: Master) -> WatchEnd {
         if let Some(stderr) = master.take_stderr() {
             log_stderr(stderr, self.pool().to_owned(), Arc::clone(&self.shared.stderr));
         }
         let process = rustix::process::pidfd_open(master.pid(), PidfdFlags::empty());
         let single = process.ok().filter(|_| self.separate);
-        // A program without children takes connections as soon as it has loaded; they wait in the kernel.
+        // Connections to a program without children wait in the kernel until it has loaded.
         if single.is_some() || self.wait_for_children(&mut master) {
             self.processes().note_started(self.server, master.id(), single);
             self.shared.upstream.server_started(self.server);
@@ -170,7 +170,7 @@ impl Watcher {
             WatchEvent::Park => return WatchEnd::Parked,
             WatchEvent::End | WatchEvent::Stuck => {}
         }
-        // Its children would answer on the socket for ever. SIGTERM lets them finish their requests.
+        // Its children would continue to answer on the socket. SIGTERM lets them finish their requests.
         master.end_group(Signal::TERM);
         if event == WatchEvent::Stuck {
             WatchEnd::Replaced
@@ -190,7 +190,7 @@ impl Watcher {
         self.shared.upstream.server_ended(self.server);
     }
 
-    /// Waits until a request needs the parked PHP; false if the order to end came first.
+    /// Waits until a request needs the parked PHP; false if told to end first.
     fn wait_for_alarm(&self) -> bool {
         let Some(alarm) = self.shared.upstream.alarm(self.server) else {
             return true;
@@ -208,14 +208,14 @@ impl Watcher {
         !is_ordered
     }
 
-    /// A single worker ends successfully after SIGTERM, which is how it is replaced, and by SIGKILL when a request took too
-    /// long. By itself it does neither.
+    /// True if a separate worker was ended by us: it exits successfully after SIGTERM, when it is replaced, or by
+    /// SIGKILL, after a timeout. It does neither by itself.
     fn was_asked_to_end(&self, status: ExitStatus) -> bool {
         self.separate && (status.success() || status.signal() == Some(Signal::KILL.as_raw()))
     }
 
-    /// Waits until PHP has loaded and forked; false if it ended before, or the order to end came. Requests meanwhile stay
-    /// in our queue, with its time limit, and not in the kernel's.
+    /// Waits until PHP has loaded and forked; false if it ended first, or if told to end. Meanwhile requests wait in
+    /// our queue with its timeout, not in the kernel's.
     fn wait_for_children(&self, master: &mut Master) -> bool {
         let begun = Instant::now();
         while children::of(master.id()).is_empty() {
@@ -238,7 +238,7 @@ impl Watcher {
             PollFd::new(&process, PollFlags::IN),
             PollFd::new(&self.orders, PollFlags::IN),
         ];
-        // A kernel that does not list children cannot tell that some are missing.
+        // Not checked if the kernel does not list children.
         let has_children = !self.separate && !children::of(master.id()).is_empty();
         let mut missing = None;
         while either.iter().all(|descriptor| descriptor.revents().is_empty()) {
@@ -262,8 +262,8 @@ impl Watcher {
         }
     }
 
-    /// Whether the master has left children unreplaced for [`STUCK`] that the requests need. It replaces them at once
-    /// unless it is stopped, or hangs.
+    /// True if the master has left children that requests need unreplaced for [`STUCK`]. It replaces them at once
+    /// unless it is stopped or hangs.
     fn is_stuck(&self, master: u32, missing: &mut Missing) -> bool {
         if !self.shared.upstream.is_needed() {
             *missing = None;
@@ -276,7 +276,7 @@ impl Watcher {
             *missing = None;
             return false;
         }
-        // A child that was not there before is new: the master is at work.
+        // A new child shows that the master works.
         let before = missing.take();
         let since = before.filter(|(_, before)| alive.iter().all(|child| before.contains(child)));
         let since = since.map_or_else(Instant::now, |(since, _)| since);
@@ -295,7 +295,7 @@ impl Watcher {
         is_stuck
     }
 
-    /// The event where the system gives no descriptor for the process.
+    /// Waits for an event by polling, if the system gives no descriptor of the process.
     fn poll_for_event(&self, master: &mut Master) -> WatchEvent {
         while master.is_running() {
             if self.ordered_to_end(END_GRACE) {
@@ -305,7 +305,7 @@ impl Watcher {
         WatchEvent::End
     }
 
-    /// Waits for the order to end, at most for `time`; true if it came.
+    /// Waits at most for `time`; true if told to end.
     fn ordered_to_end(&self, time: Duration) -> bool {
         let mut order = [PollFd::new(&self.orders, PollFlags::IN)];
         let time = Timespec::try_from(time).ok();
@@ -313,7 +313,7 @@ impl Watcher {
     }
 }
 
-/// The pause before the next start: none after a life of some length, else ever longer.
+/// The pause before the next start: none after a run of some length, otherwise longer each time.
 fn next_pause(pause: Duration, lived: Duration) -> Duration {
     if lived >= SHORT_LIFE + pause {
         Duration::ZERO
@@ -322,7 +322,7 @@ fn next_pause(pause: Duration, lived: Duration) -> Duration {
     }
 }
 
-/// Ends the master and its children, by force after [`END_GRACE`].
+/// Ends the master and its children, by SIGKILL after [`END_GRACE`].
 fn end_group(master: &mut Master) {
     let of_master = children::of(master.id());
     master.end_group(Signal::TERM);
@@ -336,7 +336,7 @@ fn end_group(master: &mut Master) {
     }
 }
 
-/// Logs what PHP writes outside of requests: settings it cannot use, extensions it cannot load.
+/// Logs PHP's output outside of requests, such as invalid settings and missing extensions.
 fn log_stderr(stderr: File, pool: String, tail: Arc<StderrTail>) {
     let reader = move || {
         for line in BufReader::new(stderr).lines().map_while(Result::ok) {

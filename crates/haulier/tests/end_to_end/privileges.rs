@@ -456,7 +456,7 @@ fn without_the_one_that_stayed_root_the_rest_of_the_site_goes_on() {
     wait_until("what it had started to be gone", || {
         !theirs.iter().any(|&pid| is_alive(pid))
     });
-    server.wait_for_line("haulier has to be started anew");
+    server.wait_for_line("has ended: restart haulier");
     server
         .ask(&Request::get("/who.php").with("Host", "www-data.test"))
         .expect(503);
@@ -491,7 +491,7 @@ fn a_reload_starts_as_other_accounts_what_was_settled_before_and_nothing_else() 
         let refused = server.tell(&["reload"]);
         assert_eq!(refused.status.code(), Some(1), "{refused:?}");
         let said = String::from_utf8_lossy(&refused.stderr);
-        assert!(said.contains("was settled when it left root"), "{said}");
+        assert!(said.contains("has changed since haulier left root"), "{said}");
         assert!(said.contains("haulier run --take-over"), "{said}");
         config.replace(new, old);
     }
