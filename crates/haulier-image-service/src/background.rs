@@ -1,4 +1,4 @@
-//! Rendering in the background: a format that takes long to encode is made after an answer in the next best one.
+//! Background rendering: a format that is slow to encode is rendered after the answer, which uses the next best format.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,14 +16,14 @@ use crate::request::VariantRequest;
 
 /// Pause after a rendering that failed: no client waits for the variant.
 const FAILED: Duration = Duration::from_secs(60 * 60);
-/// Pause after a rendering that took too long, which may be the machine's fault.
+/// Pause after a rendering that timed out, perhaps because of a busy machine.
 const LATE: Duration = Duration::from_secs(5 * 60);
-/// Variants that wait to be rendered; a later answer starts the others.
+/// Most variants that wait to be rendered; a later answer starts further ones.
 const MOST: usize = 64;
 /// Memory for failures, bytes.
 const MEMORY: u64 = 4 << 20;
 
-/// Renders variants that no client waits for, one at a time.
+/// Renders variants in the background, one at a time.
 #[derive(Debug)]
 pub struct Background {
     /// `None`: nothing is rendered in the background.
@@ -35,17 +35,17 @@ pub struct Background {
 struct Jobs {
     renderer: Arc<Renderer>,
     runtime: StoreRuntime,
-    /// A pool of low priority.
+    /// A worker pool of low priority.
     workers: Arc<Workers>,
     limits: Limits,
     running: Arc<SingleFlight<()>>,
-    /// One variant at a time, from reading its original to the last cache.
+    /// Limits rendering to one variant at a time, from reading the original to writing the last cache.
     turn: Semaphore,
     failed: MemoryCache<Until>,
     rendered: AtomicU64,
 }
 
-/// A variant is not tried again before this time.
+/// The time before which a variant is not tried again.
 #[derive(Debug, Clone, Copy)]
 struct Until(Instant);
 
@@ -56,7 +56,7 @@ impl Weigh for Until {
 }
 
 impl Background {
-    /// Rendering of `formats` by `workers`.
+    /// Background rendering of these formats by these workers.
     pub(crate) fn new(
         renderer: Arc<Renderer>,
         runtime: StoreRuntime,
@@ -80,7 +80,7 @@ impl Background {
         }
     }
 
-    /// No rendering in the background.
+    /// No background rendering.
     pub(crate) fn off() -> Self {
         Self {
             jobs: None,
@@ -88,26 +88,26 @@ impl Background {
         }
     }
 
-    /// The formats that are rendered in the background.
+    /// The formats rendered in the background.
     #[must_use]
     pub fn formats(&self) -> &[Format] {
         &self.formats
     }
 
-    /// Tells whether a variant is known not to be there yet: it is being rendered, or could not be.
+    /// True if the variant cannot be in a cache yet: it is being rendered, or failed lately.
     #[must_use]
     pub fn is_pending(&self, request: &VariantRequest) -> bool {
         let jobs = self.jobs.as_ref();
         jobs.is_some_and(|jobs| jobs.running.is_running(&request.key) || jobs.has_failed(&request.key))
     }
 
-    /// Tells whether a variant could not be rendered lately.
+    /// True if rendering the variant failed lately.
     #[must_use]
     pub fn has_failed(&self, request: &VariantRequest) -> bool {
         self.jobs.as_ref().is_some_and(|jobs| jobs.has_failed(&request.key))
     }
 
-    /// Starts to render a variant, unless it is over budget, failed lately, or too many wait.
+    /// Starts to render a variant, unless it exceeds the budget, failed lately, or too many wait.
     pub fn start(&self, request: &VariantRequest) {
         let Some(jobs) = &self.jobs else { return };
         if jobs.has_failed(&request.key) {
@@ -126,14 +126,14 @@ impl Background {
         );
     }
 
-    /// A variant was rendered for a client: it can be done after all.
+    /// Forgets a failure, because the variant was rendered for a client.
     pub(crate) fn forget_failure(&self, key: &CacheKey) {
         if let Some(jobs) = &self.jobs {
             jobs.failed.forget(key);
         }
     }
 
-    /// Variants that were rendered since the start.
+    /// Variants rendered since the start.
     #[must_use]
     pub fn rendered(&self) -> u64 {
         self.jobs
@@ -150,7 +150,7 @@ impl Background {
 impl Jobs {
     async fn run(&self, request: &VariantRequest) {
         let _turn = self.turn.acquire().await.expect("it is never closed");
-        // A client may have asked for it by name meanwhile, or it was made just before this started.
+        // It may have been rendered for a client meanwhile, or just before.
         if !matches!(self.renderer.find(request).await, Ok(None)) {
             return;
         }
@@ -163,7 +163,7 @@ impl Jobs {
         }
     }
 
-    /// Notes a failure. A full pool is none: the variant waits for its next chance.
+    /// Notes a failure. A busy pool is not one: a later request tries again.
     fn note(&self, request: &VariantRequest, error: &ServiceError) {
         let is_busy = matches!(error, ServiceError::Image(error) if matches!(**error, ImageError::Busy { .. }));
         if !is_busy {

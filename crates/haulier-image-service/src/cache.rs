@@ -1,4 +1,4 @@
-//! Images in memory, and in the caches after it.
+//! Images in memory and in the caches after it.
 
 use std::sync::Arc;
 
@@ -9,9 +9,9 @@ use haulier_store::cache::{Buffer, CacheKey, Cached, MemoryCache, Room, Tier, Ti
 use crate::image::{Image, SharedImage};
 use crate::request::VariantRequest;
 
-/// A file in a cache up to this length is copied into memory, bytes; a longer one is sent by sendfile(2).
+/// Longest file of a cache that is copied into memory, bytes; a longer one is sent by sendfile(2).
 const MOST_COPIED: u64 = 256 * 1024;
-/// Least room for images that are being sent, where the memory cache is small or off, bytes.
+/// Least room for images being sent, if the memory cache is small or off, bytes.
 const LEAST_ROOM: u64 = 16 << 20;
 
 /// The caches of one site.
@@ -33,12 +33,12 @@ impl ImageCache {
         }
     }
 
-    /// Tells whether anything is kept at all.
+    /// True if there is any cache.
     pub(crate) fn is_enabled(&self) -> bool {
         self.memory.is_some() || !self.tiers.status().is_empty()
     }
 
-    /// The image, if it is in memory.
+    /// The image from the memory cache.
     pub(crate) fn in_memory(&self, key: &CacheKey) -> Option<Arc<Image>> {
         self.memory.as_ref()?.find(key).map(|SharedImage(image)| image)
     }
@@ -72,7 +72,7 @@ impl ImageCache {
         Some((image, result))
     }
 
-    /// Makes an image of the bytes, and keeps it in memory.
+    /// Makes an image of the bytes and keeps it in the memory cache.
     pub(crate) fn keep_in_memory(&self, request: &VariantRequest, bytes: Bytes) -> Arc<Image> {
         let image = Arc::new(Image::of_bytes(bytes, *request.tag()));
         if let Some(memory) = &self.memory {
@@ -87,7 +87,7 @@ impl ImageCache {
         async move { tiers.put(key, &bytes).await }
     }
 
-    /// Forgets an image everywhere.
+    /// Removes an image from all caches.
     pub(crate) async fn forget(&self, key: CacheKey) {
         if let Some(memory) = &self.memory {
             memory.forget(&key);
@@ -95,7 +95,7 @@ impl ImageCache {
         self.tiers.delete(key).await;
     }
 
-    /// Memory for the bytes of an image.
+    /// A buffer for the bytes of an image.
     pub(crate) fn buffer(&self, length: usize) -> Buffer {
         match &self.room {
             Some(room) => room.buffer(length),
@@ -114,9 +114,9 @@ impl ImageCache {
     }
 }
 
-/// Room for the images of a memory cache, and for those being sent where that is less.
+/// Room for the images of the memory cache and those being sent.
 fn room(memory: u64) -> Option<Room> {
     Room::new(memory.max(LEAST_ROOM))
-        .inspect_err(|error| tracing::warn!(%error, memory, "images in memory take more of it than they should"))
+        .inspect_err(|error| tracing::warn!(%error, memory, "no range of addresses for cached images: the allocator holds them, and takes more memory"))
         .ok()
 }

@@ -1,8 +1,8 @@
-//! The time.
+//! The clock.
 
 use std::time::Instant;
 
-/// The precise time. Tests that pause tokio's clock pause this one too.
+/// The current time, by tokio's clock, which tests may pause.
 pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }

@@ -9,13 +9,13 @@ use haulier_store::cache::Weigh;
 /// An error of the service. Callers that wait for the same computation share one.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ServiceError {
-    /// There is no such original.
+    /// The original does not exist.
     #[error("there is no such image")]
     Missing,
-    /// The bytes in the store are not those the id was made of.
+    /// The stored bytes do not match the id.
     #[error("the stored image is damaged")]
     Damaged,
-    /// An upload has the id of a different image.
+    /// An upload has the same id as a different image.
     #[error("another image with this id is there already")]
     Conflict,
     /// The image cannot be read or rendered.
@@ -30,19 +30,19 @@ pub enum ServiceError {
 }
 
 impl ServiceError {
-    /// Tells whether the same request fails again, because the image itself is at fault: worth remembering.
+    /// True if the same request will fail again because of the image itself, so the error can be cached.
     #[must_use]
     pub fn is_lasting(&self) -> bool {
         matches!(self, Self::Image(error) if error.is_of_image())
     }
 
-    /// Tells whether rendering took longer than it may.
+    /// True if rendering exceeded the deadline.
     #[must_use]
     pub fn is_late(&self) -> bool {
         matches!(self, Self::Image(error) if matches!(**error, ImageError::Deadline { .. }))
     }
 
-    /// Tells whether the original does not allow this variant, but may well allow another one.
+    /// True if the original does not allow this variant, but may allow one in another format.
     #[must_use]
     pub fn allows_fallback(&self) -> bool {
         let Self::Image(error) = self else { return false };

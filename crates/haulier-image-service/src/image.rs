@@ -1,4 +1,4 @@
-//! An image as caches hand it out: bytes or a file, its tag, and what the layer above keeps with it.
+//! An image as caches return it: bytes or a file, its tag, and data of the layer above.
 
 use std::any::Any;
 use std::fmt;
@@ -11,12 +11,12 @@ use haulier_http::{ImageResult, ImageTimes, OpenFile};
 use haulier_image::Format;
 use haulier_store::cache::{CacheKey, Weigh};
 
-/// Memory of a cached image besides its bytes: the heads of its responses, as fields and encoded.
+/// Memory of a cached image besides its bytes: its response heads, as fields and encoded.
 const ATTACHED: u64 = 1500;
-/// First bytes of a file, enough to tell its format.
+/// First bytes of a file that suffice to recognise its format.
 pub(crate) const HEAD: usize = 16;
 
-/// An original or a variant, whole.
+/// A whole original or variant.
 pub struct Image {
     content: ImageContent,
     tag: CacheKey,
@@ -28,7 +28,7 @@ pub struct Image {
 #[derive(Debug)]
 pub enum ImageContent {
     Bytes(Bytes),
-    /// The first bytes of a file, as many as it is long.
+    /// The beginning of a file, of the image's length.
     File(Arc<OpenFile>),
 }
 
@@ -63,22 +63,22 @@ impl Image {
         &self.content
     }
 
-    /// The key its entity tag is made of.
+    /// The key from which its entity tag is made.
     #[must_use]
     pub fn tag(&self) -> &CacheKey {
         &self.tag
     }
 
-    /// Its format; `None` for bytes of no format we know.
+    /// Its format; `None` if unknown.
     #[must_use]
     pub fn format(&self) -> Option<Format> {
         self.format
     }
 
-    /// Data that the layer above derives from the image and keeps as long as a cache has it: response heads.
+    /// Data that the layer above derives from the image, such as response heads, kept as long as the image.
     ///
     /// # Panics
-    /// Another type was attached before: there is one layer above.
+    /// Data of another type is attached already.
     pub fn attached<T: Send + Sync + 'static>(&self, derive: impl FnOnce(&Self) -> T) -> &T {
         let attached = self.attached.get_or_init(|| Box::new(derive(self)));
         attached.downcast_ref().expect("one layer attaches one type")

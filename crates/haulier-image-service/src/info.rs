@@ -8,18 +8,18 @@ use haulier_store::cache::{MemoryCache, Weigh};
 use crate::error::ServiceError;
 use crate::request::stored_key;
 
-/// Memory for them, bytes.
+/// Memory for all entries, bytes.
 const MEMORY: u64 = 4 << 20;
 
 /// The properties of an original.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ImageInfo {
-    /// Bytes.
+    /// Length, bytes.
     pub size: usize,
-    /// Pixels, as stored.
+    /// Pixels, as stored, not rotated.
     pub width: u32,
     pub height: u32,
-    /// Of a JPEG, estimated.
+    /// Quality of a JPEG, estimated.
     pub quality: Option<u8>,
     pub format: Format,
 }
@@ -30,7 +30,7 @@ impl Weigh for ImageInfo {
     }
 }
 
-/// The properties that were read already.
+/// A cache of properties.
 #[derive(Debug)]
 pub(crate) struct Infos(MemoryCache<ImageInfo>);
 
@@ -47,7 +47,7 @@ impl Infos {
         self.0.forget(&stored_key(id));
     }
 
-    /// Reads the header of an original, however large the image is.
+    /// Reads the header of an original of any size.
     pub(crate) async fn read(&self, id: &Key, bytes: Bytes, limits: Limits) -> Result<ImageInfo, ServiceError> {
         let size = bytes.len();
         let unbounded = Limits {

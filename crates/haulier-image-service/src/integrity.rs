@@ -1,7 +1,7 @@
-//! The check that an original is the one its id names: the id of an image is the MD5 of its bytes.
+//! The integrity check of originals: the id of an image is the MD5 of its bytes.
 //!
-//! A file is read once when this process meets it, and again when it changes; then it leaves by sendfile like any other.
-//! An original from the network is checked whenever all of it is received.
+//! A file is read once per process, and again if it changes; it is sent by sendfile(2) otherwise. An original from the
+//! network is checked each time it is received completely.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::error::ServiceError;
 
 const NOT_READ: ServiceError = ServiceError::Aborted("read");
 
-/// The originals of one store that were checked.
+/// Results of the checks of one store.
 #[derive(Debug)]
 pub(crate) struct Integrity {
     runtime: StoreRuntime,
@@ -22,7 +22,7 @@ pub(crate) struct Integrity {
     place: Arc<str>,
     whole: Arc<Checked>,
     damaged: Arc<Checked>,
-    /// Files that are being read, each once for all requests.
+    /// Checks in progress, one per file for all requests.
     reading: Arc<SingleFlight<Result<(), ServiceError>>>,
 }
 
@@ -37,7 +37,7 @@ impl Integrity {
         }
     }
 
-    /// Refuses a file that is not the one its id names.
+    /// Checks a file against its id.
     pub(crate) async fn check_file(&self, id: &Key, file: &File, state: &FileState) -> Result<(), ServiceError> {
         if let Some(known) = self.known(id, state) {
             return known;
@@ -48,7 +48,7 @@ impl Integrity {
         read.await.unwrap_or_else(|| Err(NOT_READ))?;
         match self.known(id, state) {
             Some(known) => known,
-            // The read under way was of an earlier file with this name.
+            // The check in progress was of an earlier file with this name.
             None => {
                 let copy = file.try_clone().map_err(StoreError::from)?;
                 self.read(id, copy, *state).await?;
@@ -64,7 +64,7 @@ impl Integrity {
         self.damaged.contains(id, state).then(|| Err(ServiceError::Damaged))
     }
 
-    /// Reads a file and notes the result. The error is that it cannot be read.
+    /// Reads a file and notes the result. An error means that it cannot be read.
     fn read(&self, id: &Key, file: File, state: FileState) -> impl Future<Output = Result<(), ServiceError>> + use<> {
         let (id, place) = (id.clone(), Arc::clone(&self.place));
         let (whole, damaged) = (Arc::clone(&self.whole), Arc::clone(&self.damaged));
@@ -90,7 +90,7 @@ impl Integrity {
         }
     }
 
-    /// The bytes of a whole original, if they are those its id names.
+    /// Checks the bytes of an original against its id, and returns them.
     pub(crate) async fn check_bytes(&self, id: &Key, bytes: Bytes) -> Result<Bytes, ServiceError> {
         match self.sum(&bytes).await? {
             found if found == id.as_str() => Ok(bytes),
@@ -101,14 +101,14 @@ impl Integrity {
         }
     }
 
-    /// The MD5 of bytes, computed on a thread that may block.
+    /// The MD5 of the bytes, computed on a blocking thread.
     pub(crate) async fn sum(&self, bytes: &Bytes) -> Result<String, ServiceError> {
         let bytes = bytes.clone();
         let sum = tokio::task::spawn_blocking(move || Md5Sum::of(&bytes));
         sum.await.map_err(|_| NOT_READ)
     }
 
-    /// The check of an original that is sent in pieces.
+    /// A check of an original that is sent in pieces.
     pub(crate) fn stream_check(&self, id: &Key) -> StreamCheck {
         StreamCheck {
             id: id.clone(),
@@ -118,7 +118,7 @@ impl Integrity {
     }
 }
 
-/// An original that is checked while it is sent.
+/// The check of an original while it is sent.
 #[derive(Debug)]
 pub(crate) struct StreamCheck {
     id: Key,
@@ -131,7 +131,7 @@ impl StreamCheck {
         self.sum.add(piece);
     }
 
-    /// Tells whether the `length` bytes that were sent are those the id names.
+    /// True if the `length` bytes that were sent match the id.
     pub(crate) fn ends_whole(self, length: u64) -> bool {
         let found = self.sum.finish();
         let is_whole = found == self.id.as_str();
@@ -148,7 +148,6 @@ fn log_damaged(place: &str, id: &Key, found: &str, length: u64) {
         expected = id.as_str(),
         found,
         length,
-        "store_damaged: an original is not what its id says; uploading the right file heals it, and so may `haulier image \
-         verify --repair`"
+        "store_damaged: an original does not match its id; upload the right file, or try `haulier image verify --repair`"
     );
 }

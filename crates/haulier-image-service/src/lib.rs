@@ -1,8 +1,8 @@
-//! The image service of a site, without its HTTP face: originals in a store, variants in caches, and rendering in between.
+//! The image service of a site, without HTTP: originals in a store, variants in caches, and rendering.
 //!
-//! [`ImageService`] is the door. Behind it each part has its own state: `cache` holds images, `originals` reads and
-//! checks what the store has, `render` makes a variant once for all clients that want it, `background` makes the ones
-//! that no client waits for, `upload` takes new originals in. README.md follows a variant through them.
+//! [`ImageService`] is the interface. Each part behind it has its own state: `cache` holds images, `originals` reads
+//! and checks the store, `render` renders a variant once for all clients that wait for it, `background` renders
+//! variants that no client waits for, `upload` stores new originals. README.md follows a variant through them.
 
 mod background;
 mod cache;

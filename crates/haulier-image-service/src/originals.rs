@@ -1,4 +1,4 @@
-//! The originals in the store: every read is checked against the id, and every answer says whether the image exists.
+//! The originals in the store. Reads are checked against the id, and every answer updates the presence of the image.
 
 use std::fs::File;
 use std::ops::Range;
@@ -19,12 +19,12 @@ use crate::request::{Original, original_key};
 /// The originals of one site.
 #[derive(Debug)]
 pub(crate) struct Originals {
-    /// `None`: the site has images in its document root only.
+    /// `None` if the site has images in its document root only.
     store: Option<Arc<dyn Store>>,
     pub(crate) presence: Presence,
     integrity: Integrity,
     infos: Infos,
-    /// Has copies of them.
+    /// Caches copies of originals.
     cache: Arc<ImageCache>,
 }
 
@@ -44,14 +44,14 @@ impl Originals {
         self.store.as_deref().ok_or(ServiceError::Missing)
     }
 
-    /// An original, not yet checked.
+    /// Reads an original, unchecked.
     pub(crate) async fn fetch(&self, id: &Key) -> Result<ObjectContent, ServiceError> {
         let found = self.store()?.get(id).await.map_err(|error| self.failed(error))?;
         self.presence.note(id, found.is_some());
         found.ok_or(ServiceError::Missing)
     }
 
-    /// The bytes of an original for a worker, checked.
+    /// The checked bytes of an original for a worker.
     pub(crate) async fn source(&self, original: &Original) -> Result<OriginalSource, ServiceError> {
         match original {
             Original::Memory { content, .. } => Ok(OriginalSource::Bytes(content.clone())),
@@ -69,7 +69,7 @@ impl Originals {
         }
     }
 
-    /// A part of an original, not checked: only the whole of it can be.
+    /// Reads a part of an original, unchecked, because only a whole original can be checked.
     pub(crate) async fn fetch_part(&self, id: &Key, range: Range<u64>) -> Result<ObjectPart, ServiceError> {
         let found = self.store()?.get_part(id, range).await;
         let found = found.map_err(|error| self.failed(error))?;
@@ -77,25 +77,25 @@ impl Originals {
         found.ok_or(ServiceError::Missing)
     }
 
-    /// The bytes of an original, checked.
+    /// The checked bytes of an original.
     pub(crate) async fn whole(&self, id: &Key, content: ObjectContent) -> Result<Bytes, ServiceError> {
         let read = content.into_buffer(|length| self.cache.buffer(length)).await;
         let bytes = read.map_err(|error| self.failed(error))?;
         self.integrity.check_bytes(id, bytes).await
     }
 
-    /// Refuses a file that is not the one its id names.
+    /// Checks a file against its id.
     pub(crate) async fn check_file(&self, id: &Key, file: &File, state: &FileState) -> Result<(), ServiceError> {
         self.integrity.check_file(id, file, state).await
     }
 
-    /// The check of an original that is sent in pieces.
+    /// A check of an original that is sent in pieces.
     pub(crate) fn stream_check(&self, id: &Key) -> StreamCheck {
         self.integrity.stream_check(id)
     }
 
-    /// Tells whether a cached image may be sent: not when its original was deleted. A store that does not answer decides
-    /// nothing, so caches outlive it.
+    /// True if a cached image may be sent: its original was not deleted. If the store fails, cached images are still
+    /// sent.
     pub(crate) async fn allows(&self, original: &Original) -> bool {
         let (Original::Stored(id), Some(store)) = (original, &self.store) else {
             return true;
@@ -109,7 +109,7 @@ impl Originals {
                 found.is_some()
             }
             Err(error) => {
-                tracing::warn!(%error, store = store.place(), "store_failed: a cached image is sent all the same");
+                tracing::warn!(%error, store = store.place(), "store_failed: a cached image is sent nevertheless");
                 true
             }
         }
@@ -123,7 +123,7 @@ impl Originals {
         Ok(found.is_some())
     }
 
-    /// Stores an image. The result tells whether it is new; it replaces a damaged original of the same id.
+    /// Stores an image, replacing a damaged original of the same id. Returns `Created` if the image is new.
     pub(crate) async fn put(&self, id: &Key, content: Bytes) -> Result<Put, ServiceError> {
         let put = self.store()?.put(id, content.clone()).await;
         let put = match put.map_err(|error| self.failed(error))? {
@@ -134,15 +134,15 @@ impl Originals {
         Ok(put)
     }
 
-    /// Compares an upload with the original of its id, and replaces that if it is damaged.
+    /// Compares an upload with the stored original of the same id, and replaces that if it is damaged.
     ///
-    /// Two files with one MD5 can be made on purpose: the client that uploads the second one must not be given the
+    /// Two files with the same MD5 can be made on purpose: the client that uploads the second one must not get the
     /// address of the first.
     async fn compare(&self, id: &Key, content: Bytes) -> Result<Put, ServiceError> {
         let found = match self.fetch(id).await?.into_bytes().await {
             Ok(stored) if stored == content => return Ok(Put::Exists),
             Ok(stored) => self.integrity.sum(&stored).await?,
-            // The file is shorter than it was, or lies on a bad part of its disk.
+            // The file was truncated, or the disk fails to read it.
             Err(StoreError::Io(error)) => error.to_string(),
             Err(error) => return Err(self.failed(error)),
         };
@@ -157,7 +157,7 @@ impl Originals {
         Ok(Put::Created)
     }
 
-    /// The properties of an original, if they were read before and it still exists.
+    /// The properties of an original, if they are cached and the original exists.
     pub(crate) fn known_info(&self, id: &Key) -> Option<ImageInfo> {
         let known = self.presence.find(id, now())?;
         self.infos.find(id).filter(|_| known.exists)
@@ -183,8 +183,8 @@ impl Originals {
         Ok(existed)
     }
 
-    /// Forgets the copies of an original. Its variants are kept under hashes that cannot be listed: they are not sent
-    /// while the original is missing, and are right again if it comes back.
+    /// Removes the cached copies of an original. Its variants remain, because their keys are hashes that cannot be
+    /// listed. They are not sent while the original is missing, and are valid again if it is stored again.
     async fn forget(&self, id: &Key) {
         self.cache.forget(original_key(id)).await;
         self.infos.forget(id);

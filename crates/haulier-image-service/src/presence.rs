@@ -1,4 +1,4 @@
-//! The existence of stored images, as the store told it a short time ago.
+//! The presence of images in the store, by its recent answers.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -9,25 +9,25 @@ use haulier_store::cache::{MemoryCache, Weigh};
 use crate::clock::now;
 use crate::request::stored_key;
 
-/// Time for which an image is taken to exist. Another machine that shares the store may have deleted it meanwhile.
+/// Time for which an image is assumed to exist. Another machine that shares the store may delete it meanwhile.
 const PRESENT: Duration = Duration::from_secs(10);
-/// Time for which an image is taken to be missing: it may be uploaded at any moment, to another machine too.
+/// Time for which an image is assumed to be missing. It may be uploaded meanwhile, also to another machine.
 const ABSENT: Duration = Duration::from_secs(1);
-/// Memory for it, bytes.
+/// Memory for all entries, bytes.
 const MEMORY: u64 = 4 << 20;
 
-/// The answers of the store to "is it there", for a short time.
+/// The recent answers of the store about the existence of images.
 #[derive(Debug)]
 pub(crate) struct Presence {
     known: MemoryCache<KnownPresence>,
     generation: AtomicU64,
 }
 
-/// One of these answers.
+/// One answer of the store.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KnownPresence {
     pub(crate) exists: bool,
-    /// Trusted until then.
+    /// Time until which it is trusted.
     pub(crate) until: Instant,
 }
 
@@ -45,7 +45,7 @@ impl Presence {
         }
     }
 
-    /// The answer that is still trusted, if there is one.
+    /// The answer that is still trusted.
     pub(crate) fn find(&self, id: &Key, now: Instant) -> Option<KnownPresence> {
         self.known.find(&stored_key(id)).filter(|known| now < known.until)
     }
@@ -60,7 +60,7 @@ impl Presence {
         self.generation.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Changes with every deletion.
+    /// A number that changes with every deletion.
     pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! Rendering: a variant comes from a cache, or from the workers.
+//! Rendering: a variant comes from a cache or from the workers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::clock::now;
 use crate::originals::Originals;
 use crate::request::VariantRequest;
 
-/// Pause after a rendering that the image itself made fail.
+/// Time for which a failure caused by the image is cached.
 const FAILED: Duration = Duration::from_secs(30);
 /// Memory for failures, bytes.
 const MEMORY: u64 = 4 << 20;
@@ -36,7 +36,7 @@ pub(crate) struct Renderer {
     observer: Observer,
 }
 
-/// Told where the time of each rendering went.
+/// Called with the durations of each rendering.
 pub(crate) struct Observer(pub(crate) Box<dyn Fn(&ImageTimes) + Send + Sync>);
 
 impl fmt::Debug for Observer {
@@ -45,7 +45,7 @@ impl fmt::Debug for Observer {
     }
 }
 
-/// A failure that would repeat itself.
+/// A cached failure.
 #[derive(Debug, Clone)]
 struct Failed {
     error: ServiceError,
@@ -58,7 +58,7 @@ impl Weigh for Failed {
     }
 }
 
-/// A variant that was rendered.
+/// A rendered variant.
 pub(crate) struct Rendered {
     bytes: Bytes,
     times: ImageTimes,
@@ -85,7 +85,7 @@ impl Renderer {
         }
     }
 
-    /// The variant, from a cache or rendered now.
+    /// The variant, from a cache or rendered.
     pub(crate) async fn find_or_render(&self, request: &VariantRequest) -> Result<FoundImage, ServiceError> {
         let start = now();
         if let Some(found) = self.find(request).await? {
@@ -130,7 +130,7 @@ impl Renderer {
         }
     }
 
-    /// Renders a variant by one of these workers, within these limits.
+    /// Renders a variant by these workers, within these limits.
     pub(crate) async fn render(
         &self,
         request: &VariantRequest,
@@ -160,7 +160,7 @@ impl Renderer {
         })
     }
 
-    /// Keeps a variant within the budget of its image. No client waits for the farther caches.
+    /// Caches a variant within the budget of its original, without waiting for the caches after memory.
     fn keep(&self, request: &VariantRequest, rendered: Rendered, cache: Option<Duration>) -> FoundImage {
         let image = if self.admits(request) {
             let image = self.cache.keep_in_memory(request, rendered.bytes.clone());
@@ -180,8 +180,8 @@ impl Renderer {
         }
     }
 
-    /// Keeps a variant that no client waits for, in the farther caches too: until all have it, it counts as being
-    /// rendered, or the next request would render it again.
+    /// Caches a variant from the background, and waits for the caches after memory: until then it counts as being
+    /// rendered, so no further request renders it again.
     pub(crate) async fn keep_everywhere(&self, request: &VariantRequest, rendered: Rendered) {
         if !self.admits(request) {
             self.unkept.fetch_add(1, Ordering::Relaxed);
@@ -191,23 +191,23 @@ impl Renderer {
         self.cache.put_farther(request.key, rendered.bytes).await;
     }
 
-    /// Tells whether the budget of the image has room for this variant; if so, it counts.
+    /// True if the budget of the original has room for this variant, which is counted then.
     pub(crate) fn admits(&self, request: &VariantRequest) -> bool {
         !request.by_client || self.budget.admit(request.group(), &request.key, now())
     }
 
-    /// Logs a rendering that failed by our own fault. A crash or a timeout is logged too, although the image caused it.
+    /// Logs a failure that the image did not cause, and crashes and timeouts.
     pub(crate) fn log(&self, request: &VariantRequest, error: &ServiceError) {
         let ServiceError::Image(error) = error else { return };
         let is_ours = !error.is_of_image();
         let is_violent = matches!(**error, ImageError::Crashed(_) | ImageError::Deadline { .. });
         if is_ours || is_violent {
             let transform = request.transform.as_deref().cloned().unwrap_or_default();
-            tracing::warn!(%error, variant = transform.key(), "an image was not made");
+            tracing::warn!(%error, variant = transform.key(), "an image could not be rendered");
         }
     }
 
-    /// Variants that were rendered and not kept, since the start.
+    /// Variants rendered and not cached since the start.
     pub(crate) fn unkept(&self) -> u64 {
         self.unkept.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! The request for one variant, with the key under which caches keep it.
+//! A request for one variant, with its cache key.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use haulier_image::Transform;
 use haulier_store::Key;
 use haulier_store::cache::CacheKey;
 
-/// Stands for the transform of an untouched original in a key.
+/// Part of a key in place of the transform, for an original.
 const UNTOUCHED: &str = "original";
 
-/// The source of a variant.
+/// The original of a variant.
 #[derive(Debug, Clone)]
 pub enum Original {
     /// An image of the store.
@@ -19,10 +19,10 @@ pub enum Original {
     /// A file of a document root.
     File {
         file: Arc<OpenFile>,
-        /// Path and state of the file.
+        /// Hash of path and state of the file.
         name: CacheKey,
     },
-    /// Bytes that are always there: the image that stands in for missing ones.
+    /// Bytes in memory, such as the placeholder for missing images.
     Memory { content: Bytes, name: CacheKey },
 }
 
@@ -30,11 +30,11 @@ pub enum Original {
 #[derive(Debug, Clone)]
 pub struct VariantRequest {
     pub original: Original,
-    /// `None` is the original itself, untouched.
+    /// `None` asks for the original itself.
     pub transform: Option<Box<Transform>>,
-    /// The client chose the transform, so it counts against the budget of its original.
+    /// The client chose the transform, so the variant counts against the budget of its original.
     pub(crate) by_client: bool,
-    /// Of original and transform.
+    /// Cache key of original and transform.
     pub(crate) key: CacheKey,
     tag: CacheKey,
 }
@@ -46,7 +46,8 @@ impl VariantRequest {
         Self::new(Original::Stored(id.clone()), id.as_str().as_bytes(), transform)
     }
 
-    /// A variant of a file. `name` tells its states apart; `tag` is the same on every machine that has the file.
+    /// A variant of a file. `name` identifies the state of the file; `tag` is the same on every machine that has the
+    /// file.
     #[must_use]
     pub fn of_file(file: Arc<OpenFile>, name: CacheKey, tag: CacheKey, transform: Transform) -> Self {
         let tag = key(tag.as_bytes(), Some(&transform));
@@ -56,7 +57,7 @@ impl VariantRequest {
         }
     }
 
-    /// The same transform of another image, which is in memory.
+    /// The same transform of another image, in memory.
     #[must_use]
     pub fn with_content(&self, content: Bytes, name: CacheKey) -> Self {
         let transform = self.transform.as_deref().cloned();
@@ -66,7 +67,7 @@ impl VariantRequest {
         }
     }
 
-    /// The same, counted against the budget of its original if the client chose the transform.
+    /// Sets whether the client chose the transform.
     #[must_use]
     pub fn chosen_by_client(self, by_client: bool) -> Self {
         Self { by_client, ..self }
@@ -83,14 +84,14 @@ impl VariantRequest {
         }
     }
 
-    /// The key its entity tag is made of. It is known before any work, and the same on every machine that has the
+    /// The key from which the entity tag is made. It needs no rendering, and is the same on every machine that has the
     /// original.
     #[must_use]
     pub fn tag(&self) -> &CacheKey {
         &self.tag
     }
 
-    /// The image whose variants are counted together.
+    /// The key of the original whose variants share a budget.
     pub(crate) fn group(&self) -> CacheKey {
         match &self.original {
             Original::Stored(id) => stored_key(id),
@@ -104,13 +105,13 @@ fn key(name: &[u8], transform: Option<&Transform>) -> CacheKey {
     CacheKey::of(&[name, variant.as_deref().unwrap_or(UNTOUCHED).as_bytes()])
 }
 
-/// The key of a stored original itself in caches.
+/// The cache key of a stored original itself.
 #[must_use]
 pub fn original_key(id: &Key) -> CacheKey {
     CacheKey::of(&[id.as_str().as_bytes(), UNTOUCHED.as_bytes()])
 }
 
-/// The key of what is known of a stored image.
+/// The key of cached facts about a stored image.
 pub(crate) fn stored_key(id: &Key) -> CacheKey {
     CacheKey::of(&[b"known", id.as_str().as_bytes()])
 }

@@ -1,7 +1,7 @@
-//! The door of the service: every operation on the images of a site.
+//! The interface of the service: every operation on the images of a site.
 //!
-//! Everything that waits runs on the [`StoreRuntime`], where the connections to stores and caches live. A serving thread
-//! looks into memory itself ([`ImageService::cached`]), and at nothing else.
+//! All waiting happens on the [`StoreRuntime`], which owns the connections to stores and caches. A serving thread
+//! itself reads only the memory cache ([`ImageService::cached`]).
 
 use std::fs::File;
 use std::io;
@@ -28,31 +28,31 @@ use crate::request::{Original, VariantRequest};
 use crate::stream::OriginalStream;
 use crate::upload::{Stored, Uploads};
 
-/// Time limit of a rendering in the background, as a multiple of that for a client.
+/// Deadline of background rendering, as a multiple of that for a client.
 pub const BACKGROUND_FACTOR: u32 = 6;
-/// Originals from a store on the network up to this length are cached, bytes, as zimg did.
+/// Longest original from a store on the network that is cached, bytes, as in zimg.
 const MOST_CACHED: u64 = 1 << 20;
 
 /// Stores, caches and workers of a service, and its limits.
 #[derive(Debug)]
 pub struct Settings {
-    /// The store of originals; `None` takes no uploads.
+    /// The store of originals; `None` for a site without uploads.
     pub store: Option<Arc<dyn Store>>,
-    /// Memory for variants, bytes; 0 keeps none.
+    /// Memory cache for variants, bytes; 0 is none.
     pub memory: u64,
     /// Further caches, the nearest first.
     pub tiers: Tiered,
     /// The thread of stores and caches.
     pub runtime: StoreRuntime,
-    /// Render the variants that clients wait for.
+    /// Workers for variants that clients wait for.
     pub workers: Arc<Workers>,
-    /// Render the other ones; `None` renders nothing in the background.
+    /// Workers for background rendering; `None` is off.
     pub background_workers: Option<Arc<Workers>>,
     /// The formats that are rendered in the background.
     pub background: Vec<Format>,
-    /// The cost an image may have.
+    /// Limits of one image.
     pub limits: Limits,
-    /// New variants of one original that are kept within a day; 0: all.
+    /// Most new variants of one original that are cached within a day; 0 is no limit.
     pub variants: usize,
 }
 
@@ -65,37 +65,37 @@ pub struct ImageService {
     cache: Arc<ImageCache>,
     originals: Arc<Originals>,
     renderer: Arc<Renderer>,
-    /// Renderings under way that clients wait for.
+    /// Renderings in progress that clients wait for.
     running: Arc<SingleFlight<Result<FoundImage, ServiceError>>>,
     background: Background,
     uploads: Uploads,
 }
 
-/// An original, opened.
+/// An opened original.
 #[derive(Debug)]
 pub enum Opened {
     Image(FoundImage),
-    /// It is received from the network, checked on its way.
+    /// The whole, received from the network and checked while it is sent.
     Whole {
         format: Option<Format>,
         body: OriginalStream,
         times: ImageTimes,
     },
-    /// A part of it is received from the network.
+    /// A part, received from the network.
     Part {
         range: ByteRange,
-        /// Bytes of the whole.
+        /// Length of the whole, bytes.
         total: u64,
         format: Option<Format>,
         body: OriginalStream,
         times: ImageTimes,
     },
-    /// The range begins after the end of the image, which has this many bytes.
+    /// The range begins beyond the end of the image, which has this length in bytes.
     Beyond(u64),
 }
 
 impl ImageService {
-    /// A service with these settings. `observer` is told where the time of each rendering went.
+    /// A service with these settings. `observer` is called with the durations of each rendering.
     #[must_use]
     pub fn new(settings: Settings, observer: impl Fn(&ImageTimes) + Send + Sync + 'static) -> Arc<Self> {
         let cache = Arc::new(ImageCache::new(settings.memory, settings.tiers));
@@ -134,7 +134,7 @@ impl ImageService {
         })
     }
 
-    /// The image, if it is in memory and its original is known to exist, and until when that is known.
+    /// The image, if it is in memory and its original is known to exist, with the time until which that is trusted.
     #[must_use]
     pub fn cached(&self, request: &VariantRequest, now: Instant) -> Option<(Arc<Image>, Option<Instant>)> {
         let until = match &request.original {
@@ -147,7 +147,7 @@ impl ImageService {
         Some((self.cache.in_memory(&request.key)?, until))
     }
 
-    /// Tells whether the original is known to be missing.
+    /// True if the original is known to be missing.
     #[must_use]
     pub fn is_missing(&self, original: &Original) -> bool {
         let Original::Stored(id) = original else { return false };
@@ -155,13 +155,14 @@ impl ImageService {
         known.is_some_and(|known| !known.exists)
     }
 
-    /// Changes with every deletion.
+    /// A number that changes with every deletion.
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.originals.presence.generation()
     }
 
-    /// The variant, from a cache or rendered now: once for all that wait for it, and to its end if they all go.
+    /// The variant, from a cache or rendered. One rendering serves all clients that wait for it, and continues if they
+    /// disconnect.
     ///
     /// # Errors
     /// The original is missing or damaged, does not allow this variant, or the service is overloaded.
@@ -185,14 +186,14 @@ impl ImageService {
         self.run(async move { renderer.find(&request).await }).await
     }
 
-    /// Rendering in the background.
+    /// Background rendering.
     #[must_use]
     pub fn background(&self) -> &Background {
         &self.background
     }
 
-    /// An original untouched: all of it, or the part that `range`, the value of a Range field, asks for. It is all of it
-    /// where that costs no more: the original is short, a file, or in a cache.
+    /// Opens an original: all of it, or the part of `range`, the value of a Range field. A short original, a file, or a
+    /// cached one is always opened as a whole.
     ///
     /// # Errors
     /// The original is missing or damaged, or the store fails.
@@ -216,7 +217,7 @@ impl ImageService {
                 let image = self.cache.keep_in_memory(request, content.clone());
                 Ok(Opened::original(image))
             }
-            // A site's own file is sent by the handler of files.
+            // A site's own file is sent by the file handler.
             (Original::File { .. }, _) => Err(ServiceError::Missing),
         }
     }
@@ -245,7 +246,7 @@ impl ImageService {
     }
 
     async fn open_part(&self, id: &Key, request: &VariantRequest, range: &[u8]) -> Result<Opened, ServiceError> {
-        // The first bytes tell its format, and come with its length.
+        // Read for the format; the answer also states the total length.
         let (total, head) = match self.originals.fetch_part(id, 0..HEAD as u64).await? {
             ObjectPart::File(file, state) => return self.open_file(id, file, &state, request).await,
             ObjectPart::Stream { total, content } => (total, content),
@@ -317,14 +318,14 @@ impl ImageService {
                 return Ok(info);
             }
             let content = service.originals.fetch(&id).await?;
-            // All of it is in memory, like an upload.
+            // Limited like uploads, since all of it is in memory.
             let _permit = service.uploads.permit().await;
             service.originals.read_info(&id, content, service.limits).await
         };
         self.run(read).await
     }
 
-    /// Stores an image. With `is_strict` an image beyond the limits is refused now, else when it is asked for.
+    /// Stores an image. With `is_strict`, an image beyond the limits is refused now, otherwise when it is requested.
     ///
     /// # Errors
     /// It is no image, too large, or the store fails.
@@ -339,7 +340,7 @@ impl ImageService {
         self.uploads.permit().await
     }
 
-    /// Runs a call that may block.
+    /// Runs a blocking call.
     ///
     /// # Errors
     /// Those of the call, and its panic.
@@ -352,7 +353,7 @@ impl ImageService {
         done.unwrap_or_else(|error| Err(io::Error::other(error)))
     }
 
-    /// Runs a future on the thread of the stores; it goes on if its client goes.
+    /// Runs a future on the store thread, where it continues if the client disconnects.
     async fn run<T: Send + 'static>(
         &self,
         future: impl Future<Output = Result<T, ServiceError>> + Send + 'static,
@@ -367,7 +368,7 @@ impl ImageService {
         self.uploads.count()
     }
 
-    /// Variants that were rendered and not kept, since the start.
+    /// Variants rendered and not cached since the start.
     #[must_use]
     pub fn unkept(&self) -> u64 {
         self.renderer.unkept()
@@ -385,7 +386,7 @@ impl ImageService {
         self.cache.tiers()
     }
 
-    /// Status of the workers, those of the background included. The length of the queue is that of the clients.
+    /// Status of all workers, those of the background included. The queue is that of the clients.
     #[must_use]
     pub fn workers(&self) -> WorkersStatus {
         let (clients, background) = (self.workers.status(), self.background.workers());
@@ -408,7 +409,7 @@ impl Opened {
         })
     }
 
-    /// Notes how long it took: fetching it, or looking into the caches.
+    /// Notes the duration: of a fetch, or of the cache lookup.
     fn took(&mut self, time: Duration) {
         let fetched = ImageTimes {
             fetch: Some(time),

@@ -1,4 +1,4 @@
-//! The body of an original that a store on the network sends: each piece is passed on as it comes.
+//! The body of an original from a store on the network. Each piece is passed on as it arrives.
 
 use std::task::{Context, Poll, ready};
 
@@ -16,7 +16,7 @@ pub struct OriginalStream {
     first: Option<Bytes>,
     pieces: mpsc::Receiver<Result<Bytes, StoreError>>,
     passed: u64,
-    /// For a whole original: its last piece is sent only if all of it is right.
+    /// The check of a whole original: its last piece is sent only if the bytes match the id.
     check: Option<StreamCheck>,
 }
 
@@ -62,7 +62,7 @@ impl BodySource for OriginalStream {
         Poll::Ready(match piece {
             Some(Ok(piece)) => self.pass(piece),
             None if self.passed == self.length => Ok(None),
-            // The connection is cut, so that the client does not take a part for the whole.
+            // The connection is closed, so that the client does not take a part for the whole.
             Some(Err(_)) | None => Err(BrokenBody {
                 reason: Reason::StoreFailed,
             }),

@@ -1,4 +1,4 @@
-//! Uploads: a new original is named by its MD5.
+//! Uploads: the id of a new original is its MD5.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,10 +11,10 @@ use tokio::sync::{Semaphore, SemaphorePermit};
 use crate::error::ServiceError;
 use crate::originals::Originals;
 
-/// Bodies of uploads that are in memory at a time; the others wait in their files.
+/// Most upload bodies in memory at a time; the others wait in their files.
 const MOST: usize = 4;
 
-/// Takes new originals in.
+/// Stores new originals.
 #[derive(Debug)]
 pub(crate) struct Uploads {
     originals: Arc<Originals>,
@@ -23,7 +23,7 @@ pub(crate) struct Uploads {
     stored: AtomicU64,
 }
 
-/// An image that was uploaded.
+/// An uploaded image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
     pub id: Key,
@@ -32,7 +32,7 @@ pub struct Stored {
     pub format: Format,
     /// Width and height, pixels, upright; `None` if its header cannot be read.
     pub sides: Option<(u32, u32)>,
-    /// It was not there before.
+    /// It was not stored before.
     pub is_new: bool,
 }
 
@@ -51,7 +51,7 @@ impl Uploads {
         self.bodies.acquire().await.expect("it is never closed")
     }
 
-    /// Stores an image. With `is_strict` an image beyond the limits is refused now, else when it is asked for.
+    /// Stores an image. With `is_strict`, an image beyond the limits is refused now, otherwise when it is requested.
     pub(crate) async fn store(&self, content: Bytes, is_strict: bool) -> Result<Stored, ServiceError> {
         let format = Format::of_bytes(&content).ok_or(ImageError::Unknown)?;
         let (limits, measured) = (self.limits, content.clone());

@@ -1,7 +1,8 @@
-//! A limit on how many members of one group are kept in a cache: a client that asks for every variant must not fill it.
+//! A limit on the number of cached members of a group, so that a client that requests every variant cannot fill the
+//! cache.
 //!
-//! A member beyond the limit is still answered; it is only not kept. The count belongs to this process, and is forgotten
-//! after a day or when very many groups are in use.
+//! A member beyond the limit is still served, only not cached. The counts belong to this process, and are dropped after
+//! a day, or when very many groups are in use.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -13,10 +14,10 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Memory for the counts, bytes.
 const MEMORY: u64 = 8 << 20;
 
-/// The counts of all groups.
+/// The member counts of all groups.
 #[derive(Debug)]
 pub struct GroupBudget {
-    /// Members of one group; 0 is no limit.
+    /// Most members of one group; 0 is no limit.
     most: usize,
     groups: MemoryCache<Group>,
 }
@@ -24,7 +25,7 @@ pub struct GroupBudget {
 /// The members of one group.
 #[derive(Debug, Clone)]
 struct Group {
-    /// The first bytes of their keys.
+    /// The first eight bytes of each key.
     members: Arc<Mutex<Vec<u64>>>,
     since: Instant,
     most: usize,
@@ -32,13 +33,13 @@ struct Group {
 
 impl Weigh for Group {
     fn weight(&self) -> u64 {
-        // At its largest, since the cache asks once.
+        // The largest weight, since the cache asks only once.
         64 + 8 * self.most as u64
     }
 }
 
 impl GroupBudget {
-    /// A limit of `most` members a group; 0 is no limit.
+    /// A limit of `most` members per group; 0 is no limit.
     #[must_use]
     pub fn new(most: usize) -> Self {
         Self {
@@ -47,7 +48,7 @@ impl GroupBudget {
         }
     }
 
-    /// Counts a member, and tells whether it may be kept.
+    /// Counts a member; true if it may be cached.
     pub fn admit(&self, group: CacheKey, member: &CacheKey, now: Instant) -> bool {
         if self.most == 0 {
             return true;

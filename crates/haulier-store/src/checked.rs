@@ -1,4 +1,4 @@
-//! Files that were read once and compared: as long as a file is in the same state, it need not be read again.
+//! Checked files: a file in the same state need not be read and compared again.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -7,22 +7,22 @@ use std::hash::{BuildHasher, Hash, RandomState};
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Mutex, PoisonError};
 
-/// Files remembered, in each of two generations: 1 MiB together.
+/// Most files in each of two generations; 1 MiB together.
 const MOST: usize = 32 * 1024;
 
-/// Tells one state of a file from another: a file that is replaced or written to has another one.
+/// The state of a file: it differs after the file was replaced or written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct FileState {
     device: u64,
     inode: u64,
     length: u64,
     modified: (i64, i64),
-    /// Of content, owner, mode or name; unlike the time of modification, no call sets it back.
+    /// Time of the last change of content, owner, mode or name. Unlike the modification time, it cannot be set.
     changed: (i64, i64),
 }
 
 impl FileState {
-    /// The state in what the system says of an open file.
+    /// The state of an open file, from its metadata.
     #[must_use]
     pub fn of(metadata: &Metadata) -> Self {
         Self {
@@ -34,17 +34,17 @@ impl FileState {
         }
     }
 
-    /// Bytes.
+    /// Length of the file, bytes.
     #[must_use]
     pub fn length(&self) -> u64 {
         self.length
     }
 }
 
-/// The files that this process checked, by name and state. The longest unused ones are forgotten.
+/// The files that this process has checked, by name and state. The least recently used are dropped.
 #[derive(Default)]
 pub struct Checked {
-    /// Hashes of name and state. Their seed is random, so a client cannot make a file whose hash is known.
+    /// Hashes of name and state. Their seed is random, so a client cannot make a file with the hash of another one.
     generations: Mutex<Generations>,
     hasher: RandomState,
 }
@@ -65,7 +65,7 @@ impl Generations {
 }
 
 impl Checked {
-    /// Tells whether the file of this name was noted in this state.
+    /// True if the file of this name was noted in this state.
     pub fn contains(&self, name: &impl Hash, state: &FileState) -> bool {
         let hash = self.hasher.hash_one((name, state));
         let mut generations = self.generations.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,4 +1,4 @@
-//! MD5 as it names images, of whole objects.
+//! MD5 sums, which are the ids of images.
 
 use std::fs::File;
 use std::io;
@@ -9,26 +9,26 @@ use md5::{Digest, Md5};
 use crate::runtime::blocking;
 use crate::store::{ObjectContent, StoreError};
 
-/// Bytes of a read.
+/// Bytes per read.
 const PIECE: usize = 32 * 1024;
 
-/// The MD5 of what comes in pieces.
+/// An MD5 sum of data that comes in pieces.
 #[derive(Default)]
 pub struct Md5Sum(Md5);
 
 impl Md5Sum {
-    /// Takes the next piece.
+    /// Adds a piece.
     pub fn add(&mut self, piece: &[u8]) {
         self.0.update(piece);
     }
 
-    /// 32 lower-case hexadecimal digits.
+    /// The sum as 32 lower-case hexadecimal digits.
     #[must_use]
     pub fn finish(self) -> String {
         self.0.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Of bytes in memory.
+    /// The sum of bytes in memory.
     #[must_use]
     pub fn of(bytes: &[u8]) -> String {
         let mut sum = Self::default();
@@ -36,7 +36,7 @@ impl Md5Sum {
         sum.finish()
     }
 
-    /// Of the first `length` bytes of a file, or of what there is of them: for threads that may block.
+    /// The sum of the first `length` bytes of a file, or of all if it is shorter. For threads that may block.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -59,10 +59,10 @@ impl Md5Sum {
         Ok(sum.finish())
     }
 
-    /// Of a whole object, which is never in memory as a whole.
+    /// The sum of a whole object, which is read in pieces.
     ///
     /// # Errors
-    /// It cannot be read, or breaks off before its end.
+    /// It cannot be read, or is cut before its end.
     pub async fn of_content(content: ObjectContent) -> Result<String, StoreError> {
         match content {
             ObjectContent::File(file, state) => Ok(blocking(move || Self::of_file(&file, state.length())).await?),

@@ -1,7 +1,7 @@
-//! A directory by its descriptor.
+//! A directory, accessed by its descriptor.
 //!
-//! Before haulier leaves root, root opens stores and caches in directories of another account. That account could put a
-//! link in the place of a folder, to make root write, delete or give away another file. So every call here starts from a
+//! Before haulier leaves root, root opens stores and caches in directories of another account. That account could
+//! replace a folder by a link, to make root write, delete or chown another file. So every call here starts from a
 //! descriptor and follows no link.
 
 use std::fs::{self, DirBuilder, File};
@@ -14,12 +14,12 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{AtFlags, Dir, FileType, Gid, Mode, OFlags, Uid};
 use rustix::io::Errno;
 
-/// Directories are for the serving account and its group.
+/// Mode of directories: for the serving account and its group.
 const PRIVATE: u32 = 0o750;
-/// As any new file: what the process masks is left out.
+/// Mode of files, before the umask.
 const FILE: u32 = 0o666;
 
-/// A folder, and no link to one.
+/// Flags to open a folder, but no link to one.
 const FOLDER: OFlags = OFlags::DIRECTORY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::RDONLY)
@@ -29,7 +29,7 @@ const FOLDER: OFlags = OFlags::DIRECTORY
 #[derive(Debug)]
 pub(crate) struct Folder(OwnedFd);
 
-/// An account that something is given to.
+/// A new owner of files.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Owner {
     uid: Uid,
@@ -46,9 +46,9 @@ impl Owner {
 }
 
 impl Folder {
-    /// The directory at `path`, made if it is not there.
+    /// The directory at `path`, created if missing.
     pub(crate) fn make_at(path: &Path) -> io::Result<Self> {
-        // The serving account must be able to pass the directories above, which stay with root.
+        // The directories above keep the default mode, since the serving account must be able to pass them.
         if let Some(above) = path.parent() {
             fs::create_dir_all(above)?;
         }
@@ -56,15 +56,15 @@ impl Folder {
         Self::open(path)
     }
 
-    /// The directory at `path`, which may be a link: the configuration says where it is.
+    /// The directory at `path`, which may be a link, since the path is from the configuration.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
         Ok(Self(rustix::fs::open(path, flags, Mode::empty())?))
     }
 
-    /// The directory at `path`, if it is root's and no link.
+    /// The directory at `path`, if root owns it and it is no link.
     pub(crate) fn of_root_at(path: &Path) -> io::Result<Option<Self>> {
-        // A slash at its end would have a link followed.
+        // A trailing slash would make the system follow a link.
         let path: PathBuf = path.components().collect();
         of_root(rustix::fs::open(&path, FOLDER, Mode::empty()))
     }
@@ -81,12 +81,12 @@ impl Folder {
         }
     }
 
-    /// A folder in this one, if there is one, and it is root's.
+    /// A folder in this one, if it exists and root owns it.
     pub(crate) fn inner_of_root(&self, name: &str) -> io::Result<Option<Self>> {
         of_root(rustix::fs::openat(&self.0, name, FOLDER, Mode::empty()))
     }
 
-    /// A folder in this one, made if it is not there, and known to the disk before something lies in it.
+    /// A folder in this one, created if missing, and synced to disk before use.
     pub(crate) fn make(&self, name: &str) -> io::Result<Self> {
         match rustix::fs::mkdirat(&self.0, name, Mode::from_raw_mode(PRIVATE)) {
             Ok(()) => {}
@@ -99,7 +99,7 @@ impl Folder {
         Ok(made)
     }
 
-    /// A new file in it, open for writing.
+    /// Creates a file in it, open for writing.
     pub(crate) fn create(&self, name: &str) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let made = rustix::fs::openat(&self.0, name, flags, Mode::from_raw_mode(FILE))?;
@@ -107,7 +107,7 @@ impl Folder {
         Ok(made.into())
     }
 
-    /// Gives a new file of root to the owner of the folder.
+    /// Changes the owner of a new file from root to the owner of the folder.
     fn pass_on(&self, made: &OwnedFd) -> io::Result<()> {
         if !rustix::process::geteuid().is_root() {
             return Ok(());
@@ -117,18 +117,18 @@ impl Folder {
             return Ok(());
         }
         match give(made, Owner::new(found.st_uid, found.st_gid)) {
-            // On a file system of the network root may be one of many.
+            // On a network file system root may lack this right.
             Err(error) if error.kind() == ErrorKind::PermissionDenied => Ok(()),
             given => given,
         }
     }
 
-    /// Gives a file of it another name, which must be free.
+    /// Links a file of it to a new name, which must be free.
     pub(crate) fn link(&self, name: &str, to: &Self, new: &str) -> io::Result<()> {
         Ok(rustix::fs::linkat(&self.0, name, &to.0, new, AtFlags::empty())?)
     }
 
-    /// Renames a file of it, replacing the one of that name.
+    /// Renames a file of it, replacing an existing file of that name.
     pub(crate) fn rename(&self, name: &str, to: &Self, new: &str) -> io::Result<()> {
         Ok(rustix::fs::renameat(&self.0, name, &to.0, new)?)
     }
@@ -138,7 +138,7 @@ impl Folder {
         Ok(rustix::fs::unlinkat(&self.0, name, AtFlags::empty())?)
     }
 
-    /// The names in it, in no order. Those that are no text are not ours.
+    /// The names in it, unordered. Names that are not UTF-8 are not ours.
     pub(crate) fn names(&self) -> io::Result<Vec<String>> {
         let mut names = Vec::new();
         for entry in Dir::read_from(&self.0)? {
@@ -149,24 +149,24 @@ impl Folder {
         Ok(names)
     }
 
-    /// When a file, or a link, was written to.
+    /// The modification time of a file or link.
     pub(crate) fn modified(&self, name: &str) -> io::Result<SystemTime> {
         let found = rustix::fs::statat(&self.0, name, AtFlags::SYMLINK_NOFOLLOW)?;
         let seconds = u64::try_from(found.st_mtime).unwrap_or(0);
         Ok(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
     }
 
-    /// Brings the names in it to the disk.
+    /// Syncs its entries to disk.
     pub(crate) fn sync(&self) -> io::Result<()> {
         Ok(rustix::fs::fsync(&self.0)?)
     }
 
-    /// Gives the folder itself away.
+    /// Changes the owner of the folder itself.
     pub(crate) fn give(&self, owner: Owner) -> io::Result<()> {
         give(&self.0, owner)
     }
 
-    /// Gives a file of it away, if it is root's and has this one name.
+    /// Changes the owner of a file of it, if root owns the file and it has no other hard link.
     pub(crate) fn give_file(&self, name: &str, owner: Owner) -> io::Result<()> {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = match rustix::fs::openat(&self.0, name, flags, Mode::empty()) {
@@ -177,14 +177,14 @@ impl Folder {
         let found = rustix::fs::fstat(&file)?;
         let is_file = FileType::from_raw_mode(found.st_mode) == FileType::RegularFile;
         if is_file && found.st_nlink == 1 && found.st_uid == 0 {
-            // By the descriptor: the name may lead elsewhere by now.
+            // By the descriptor, because the name may refer to another file by now.
             rustix::fs::chownat(&file, "", Some(owner.uid), Some(owner.gid), AtFlags::EMPTY_PATH)?;
         }
         Ok(())
     }
 }
 
-/// The folder that was opened, if it is one and belongs to root.
+/// The opened folder, if it is one and root owns it.
 fn of_root(opened: Result<OwnedFd, Errno>) -> io::Result<Option<Folder>> {
     let folder = match opened {
         Ok(folder) => folder,

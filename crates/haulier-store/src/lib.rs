@@ -1,11 +1,12 @@
-//! Stores for objects that must not be lost, and caches for copies that may be. Nothing here knows HTTP or images.
+//! Stores for objects that must not be lost, and caches for copies that may be lost. This crate knows no HTTP and no
+//! images.
 //!
-//! A [`Store`] is a directory of this machine, or an object store (S3, GCS, Azure). A [`cache`] may forget at any time, and
-//! every failure of it is a miss. [`suite`] holds what every store and every cache promises; each of them is tested with
-//! it against the real server. README.md lists the parts.
+//! A [`Store`] is a directory of this machine, or an object store (S3, GCS, Azure). A [`cache`] may drop a value at any
+//! time, and every failure is a miss. [`suite`] is the contract test of all stores and caches, run against the real
+//! servers. README.md lists the parts.
 //!
-//! Connections to stores and caches belong to one thread with one event loop, [`StoreRuntime`]: the pools of their
-//! libraries may then be shared by all serving threads, and end with none of them.
+//! Connections to stores and caches belong to one thread with one event loop, [`StoreRuntime`], so all serving threads
+//! share the connection pools of the libraries, and none of them ends a pool.
 
 pub mod cache;
 pub mod sealed;
@@ -50,7 +51,7 @@ pub fn open_bucket(location: &Location, options: &ObjectOptions) -> Result<Arc<d
     Ok(Arc::new(ObjectStore::new(location, options)?))
 }
 
-/// Refuses every bucket: this build has no object stores.
+/// Fails, because this build has no object stores.
 ///
 /// # Errors
 /// Always.

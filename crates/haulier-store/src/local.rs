@@ -1,8 +1,8 @@
-//! A directory of this machine: the store that needs nothing else.
+//! A store in a directory of this machine.
 //!
-//! An object is written to a temporary file in the same directory, synced, renamed, and the folder is synced too. So a
-//! name means a whole object, even after a power cut. Two processes may share one directory. Files that root puts into a
-//! directory of another account belong to that account.
+//! An object is written to a temporary file in the same directory, synced and renamed, and the folder is synced too, so
+//! a name always means a whole object, even after a power cut. Two processes may share a directory. Files that root
+//! creates in a directory of another account belong to that account.
 
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Write};
@@ -19,7 +19,7 @@ use crate::folder::{Folder, Owner};
 use crate::runtime::blocking;
 use crate::store::{BoxFuture, ObjectContent, Key, ObjectPart, Put, Store, StoreError};
 
-/// The folder of files that are being written.
+/// The folder of files being written.
 const UNFINISHED: &str = "unfinished";
 /// Age at which an unfinished file is abandoned.
 const ABANDONED: Duration = Duration::from_secs(24 * 60 * 60);
@@ -31,19 +31,19 @@ pub struct LocalStore {
 }
 
 impl LocalStore {
-    /// Takes a directory, which is made if it is not there, and clears away what a crash left unfinished.
+    /// Opens a directory, which is created if missing, and removes abandoned temporary files.
     ///
     /// # Errors
-    /// The directory cannot be made, or not be written to, or has a link where a folder of ours belongs.
+    /// The directory cannot be created or written, or has a link in place of one of our folders.
     pub fn open(root: &Path) -> io::Result<Self> {
         let unfinished = Folder::make_at(root)?.make(UNFINISHED)?;
         clear(&unfinished, root);
-        // A directory that cannot be written fails now, and not at the first upload.
+        // Fails now if the directory is not writable, instead of at the first upload.
         drop(Unfinished::start(unfinished)?);
         Ok(Self { root: root.into() })
     }
 
-    /// Takes a directory as it is, to be read alone.
+    /// Opens a directory for reading only.
     #[must_use]
     pub fn to_read(root: &Path) -> Self {
         Self { root: root.into() }
@@ -55,11 +55,11 @@ impl LocalStore {
         &self.root
     }
 
-    /// Gives the files of root to the account that will serve: the directory, our folders in it, and their objects. Files
-    /// of other accounts, and those that are not ours, stay as they are.
+    /// Changes the owner of root's files to the serving account: the directory, our folders in it, and their objects.
+    /// Files of other accounts, and foreign files, stay unchanged.
     ///
     /// # Errors
-    /// Something of root's cannot be given away; only root can.
+    /// The owner cannot be changed; only root can.
     pub fn give_to(&self, uid: u32, gid: u32) -> io::Result<()> {
         let owner = Owner::new(uid, gid);
         let root = Folder::open(&self.root)?;
@@ -69,7 +69,7 @@ impl LocalStore {
         for first in root.names()?.iter().filter(|name| is_folder(name)) {
             if let Some(outer) = root.inner_of_root(first)? {
                 give_objects(&outer, first, owner)?;
-                // After what is in it: should this break off, the next start goes on.
+                // After its content, so that the next start continues after an interruption.
                 outer.give(owner)?;
             }
         }
@@ -91,7 +91,7 @@ impl LocalStore {
         let unfinished = Unfinished::write(&root, content)?;
         let name = key.as_str();
         let folder = root.make(&name[..2])?.make(&name[2..4])?;
-        // A link fails where a rename would replace: of two writers the second one is told.
+        // A link fails where a rename would replace, so the second of two writers learns that the object exists.
         match unfinished.folder.link(&unfinished.name, &folder, name) {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(Put::Exists),
@@ -136,7 +136,7 @@ impl LocalStore {
         Ok(removed)
     }
 
-    /// The folders carry the first letters of what is in them, so their order is that of the keys.
+    /// Folders are named by the first letters of their keys, so their order is that of the keys.
     fn list_now(&self, after: Option<&Key>, most: usize) -> io::Result<Vec<Key>> {
         let mut keys = Vec::new();
         let first = after.map_or("", |key| key.as_str());
@@ -158,10 +158,10 @@ impl LocalStore {
     }
 }
 
-/// Removes abandoned files. Failures are logged only: a file that is gone meanwhile was finished by its writer.
+/// Removes abandoned files. Errors are only logged. A file that has gone meanwhile was finished by its writer.
 fn clear(unfinished: &Folder, place: &Path) {
     let failed = |error: io::Error| {
-        tracing::warn!(store = %place.display(), %error, "what was left unfinished there cannot be cleared away");
+        tracing::warn!(store = %place.display(), %error, "abandoned files of the store cannot be removed");
     };
     let names = unfinished.names().unwrap_or_else(|error| {
         failed(error);
@@ -183,21 +183,21 @@ fn clear_if_abandoned(unfinished: &Folder, name: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Tells whether a folder of that name may hold objects.
+/// True if a folder of this name may hold objects.
 fn is_folder(name: &str) -> bool {
     let fits = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     name.len() == 2 && name.bytes().all(fits)
 }
 
-/// Gives away the folders in one, with their objects.
+/// Changes the owner of the folders in one, and of their objects.
 fn give_objects(outer: &Folder, first: &str, owner: Owner) -> io::Result<()> {
     for second in outer.names()?.iter().filter(|name| is_folder(name)) {
         let Some(inner) = outer.inner_of_root(second)? else {
             continue;
         };
         for name in inner.names()? {
-            let lies = format!("{first}/{second}/{name}");
-            if name.parse::<Key>().is_ok_and(|key| key.path() == lies) {
+            let path = format!("{first}/{second}/{name}");
+            if name.parse::<Key>().is_ok_and(|key| key.path() == path) {
                 inner.give_file(&name, owner)?;
             }
         }
@@ -206,7 +206,7 @@ fn give_objects(outer: &Folder, first: &str, owner: Owner) -> io::Result<()> {
     Ok(())
 }
 
-/// The folders of two letters in one, in their order, from `first` on.
+/// The folders of two letters in a directory, in order, from `first` on.
 fn folders(path: &Path, first: &str) -> io::Result<Vec<String>> {
     let mut names = names(path)?;
     names.retain(|name| name.len() == 2 && name.as_str() >= first);
@@ -237,7 +237,7 @@ fn sync(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// A file without its name yet; it goes unless it got one.
+/// A temporary file, which is removed when dropped.
 struct Unfinished {
     file: File,
     folder: Folder,
@@ -245,7 +245,7 @@ struct Unfinished {
 }
 
 impl Unfinished {
-    /// A whole one in the store at `root`, brought to the disk.
+    /// Writes a file in the store at `root`, and syncs it to disk.
     fn write(root: &Folder, content: &[u8]) -> io::Result<Self> {
         let mut unfinished = Self::start(root.inner(UNFINISHED)?)?;
         unfinished.file.write_all(content)?;

@@ -1,4 +1,4 @@
-//! The value of `store = "…"`: a directory, or a bucket of an object store.
+//! The value of the setting `store`: a directory, or a bucket of an object store.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -6,21 +6,21 @@ use std::str::FromStr;
 /// The location of a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Location {
-    /// A directory of this machine; relative as it was written.
+    /// A directory of this machine, relative as in the configuration.
     Directory(PathBuf),
     /// A bucket or container of a service.
     Bucket {
         service: Service,
         bucket: String,
-        /// In front of every key, without slashes at its ends; may be empty.
+        /// Prefix of every key, without leading and trailing slashes; may be empty.
         prefix: String,
     },
 }
 
-/// The services object stores are spoken to by.
+/// The services of object stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Service {
-    /// S3 and all that speak like it.
+    /// S3 and compatible services.
     S3,
     /// Google Cloud Storage.
     Google,
@@ -31,27 +31,27 @@ pub enum Service {
 /// Access to a bucket. Missing options come from the environment, as the services' own tools read it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ObjectOptions {
-    /// Address of the service, `https://…`; its own one without it.
+    /// Address of the service, `https://…`; `None` is the service's public one.
     pub endpoint: Option<String>,
     pub region: Option<String>,
-    /// Access key id, or the account.
+    /// Access key id, or the account name.
     pub key: Option<String>,
     /// Secret access key, or the access key of the account.
     pub secret: Option<String>,
-    /// Any other option by the name that the crate `object_store` gives it, such as `google_service_account`.
+    /// Any other option by its name in the crate `object_store`, such as `google_service_account`.
     pub others: Vec<(String, String)>,
 }
 
-/// Text that is no location.
+/// A malformed location.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum BadLocation {
-    /// Another scheme than those known.
+    /// An unknown scheme.
     #[error("`{0}://` is no known kind of store")]
     Scheme(String),
-    /// The name of the bucket is missing, or cannot be one.
+    /// The name of the bucket is missing or invalid.
     #[error("`{0}` is not the name of a bucket")]
     Bucket(String),
-    /// The prefix has parts that are no names.
+    /// The prefix has invalid parts.
     #[error("`{0}` is not a prefix")]
     Prefix(String),
     /// `file://` with a host or without a path.
@@ -103,7 +103,7 @@ impl FromStr for Location {
 }
 
 impl Location {
-    /// The same with a relative directory starting at `base`.
+    /// The location with a relative directory resolved against `base`.
     #[must_use]
     pub fn within(self, base: &Path) -> Self {
         match self {

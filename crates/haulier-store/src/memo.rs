@@ -1,15 +1,15 @@
-//! Answers that one thread remembers by address, so that a repeated request needs no parsing and no hashing.
+//! A cache of answers by address for one thread, so a repeated request needs no parsing and no hashing.
 //!
-//! It is bounded, has no locks, and trusts an entry only until a time and only while nothing was deleted.
+//! It is bounded and has no locks. An entry is valid until a time, and while no image was deleted.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::time::Instant;
 
-/// Entries; when there are more it starts over.
+/// Most entries; beyond that all are dropped.
 const MOST: usize = 1024;
 
-/// The answers that one thread remembers.
+/// The answers of one thread.
 #[derive(Debug)]
 pub struct Memo<V> {
     entries: RefCell<HashMap<Box<[u8]>, MemoEntry<V>, foldhash::fast::RandomState>>,
@@ -18,9 +18,9 @@ pub struct Memo<V> {
 #[derive(Debug)]
 struct MemoEntry<V> {
     value: V,
-    /// Trusted until then.
+    /// Time until which it is valid.
     until: Instant,
-    /// Trusted in this generation only: the next one begins with a deletion.
+    /// The only generation in which it is valid; a deletion begins the next one.
     generation: u64,
 }
 
@@ -33,7 +33,7 @@ impl<V> Default for Memo<V> {
 }
 
 impl<V> Memo<V> {
-    /// Makes an answer of the entry under this key, if it may still be trusted.
+    /// Makes an answer of the entry of this key, if it is still valid.
     pub fn find<T>(
         &self,
         key: &[u8],
@@ -49,7 +49,7 @@ impl<V> Memo<V> {
         answer(&entry.value)
     }
 
-    /// Remembers a value until a time.
+    /// Stores a value that is valid until a time.
     pub fn keep(&self, key: Vec<u8>, value: V, until: Instant, generation: u64) {
         let mut entries = self.entries.borrow_mut();
         if entries.len() >= MOST {

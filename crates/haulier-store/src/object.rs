@@ -1,10 +1,9 @@
-//! An object store: S3, Google Cloud Storage, Azure, and what speaks like them. The protocols are the library's.
+//! An object store: S3, Google Cloud Storage, Azure and compatible services, by the crate `object_store`.
 //!
-//! An object is written in one request that fails if the key is taken, so several machines may share one bucket.
+//! An object is written by one request that fails if the key exists, so several machines may share a bucket.
 //!
-//! The timeout of the library covers the whole body, and its read timeout also runs while the reader is slow: either
-//! would cut off an object on its way to a slow client. So timeouts are kept here, and count only while we wait for the
-//! service.
+//! The library's timeout covers the whole body, and its read timeout also runs while our reader is slow: either would
+//! cut an object on its way to a slow client. So the timeouts are here, and run only while we wait for the service.
 
 use std::fmt;
 use std::ops::Range;
@@ -27,20 +26,20 @@ use tokio::sync::mpsc;
 use crate::location::{Location, ObjectOptions, Service};
 use crate::store::{BoxFuture, ObjectContent, Key, ObjectPart, Put, Store, StoreError, within};
 
-/// Until a connection stands.
+/// Timeout to connect.
 const CONNECT: Duration = Duration::from_millis(500);
-/// Until the service has answered, all tries included, and until each further piece of an object.
+/// Timeout of an answer, retries included, and of each further piece of an object.
 const ANSWER: Duration = Duration::from_secs(10);
-/// Until all pages of a list are there: other things may lie in the bucket, and be many.
+/// Timeout of a list, which may have many pages of other objects in the bucket.
 const LIST: Duration = Duration::from_secs(60);
-/// After the first try.
+/// Retries after the first attempt.
 const RETRIES: usize = 2;
-/// An object that breaks off is taken up again where it did, however slowly it went to its client before. Other
-/// requests never get that far.
-const TAKEN_UP: Duration = Duration::from_secs(60 * 60);
-/// Among the options: how long the library gives a request with its body. It rules then, and not we.
+/// Time within which a download that was cut is resumed at the same position, even for a slow client. Other requests
+/// end earlier by their timeout.
+const RESUME_WITHIN: Duration = Duration::from_secs(60 * 60);
+/// Options that set the library's own timeout of a request with its body. If given, it replaces ours.
 const TIMEOUTS: [&str; 4] = ["timeout", "aws_timeout", "azure_timeout", "google_timeout"];
-/// Pieces of an object on their way to a reader that is slower than the store.
+/// Buffered pieces of an object for a slow reader.
 const AHEAD: usize = 4;
 
 /// A bucket.
@@ -49,12 +48,12 @@ pub struct ObjectStore {
     client: Arc<dyn Client>,
     place: String,
     prefix: String,
-    /// Time limit for an answer of the service, and for the next piece of an object.
+    /// Timeout of an answer, and of the next piece of an object.
     timeout: Duration,
 }
 
 impl ObjectStore {
-    /// Makes ready to talk to a bucket; nothing is sent yet.
+    /// Prepares access to a bucket; no request is sent yet.
     ///
     /// # Errors
     /// An option is unknown or contradicts another one.
@@ -102,7 +101,7 @@ impl ObjectStore {
             let Some(meta) = next.map_err(remote)? else {
                 break;
             };
-            // Other things may lie in the bucket.
+            // The bucket may have other objects.
             let name = meta.location.filename().unwrap_or_default();
             keys.extend(name.parse::<Key>().ok().filter(|key| self.path(key) == meta.location));
         }
@@ -195,7 +194,7 @@ fn retries() -> RetryConfig {
             base: 2.0,
         },
         max_retries: RETRIES,
-        retry_timeout: TAKEN_UP,
+        retry_timeout: RESUME_WITHIN,
     }
 }
 
@@ -212,7 +211,7 @@ fn absent_as_none<T>(result: Result<T, Error>) -> Result<Option<T>, StoreError> 
     }
 }
 
-/// The content of an object as it is received. A slow reader does not count against the timeout.
+/// The content of an object while it is received. A slow reader does not count against the timeout.
 fn content(found: GetResult, timeout: Duration) -> ObjectContent {
     let length = found.range.end - found.range.start;
     let (pieces, received) = mpsc::channel(AHEAD);
@@ -230,7 +229,7 @@ fn content(found: GetResult, timeout: Duration) -> ObjectContent {
                 Ok(None) => Err(StoreError::Short { length, received: sent }),
                 Err(error) => Err(error),
             };
-            // The reader has gone, or this was the end.
+            // Ends with the reader, or after an error.
             let is_end = piece.is_err();
             if pieces.send(piece).await.is_err() || is_end {
                 return;
@@ -295,7 +294,7 @@ impl Store for ObjectStore {
         })
     }
 
-    /// A service does not say whether there was an object, so it is asked first.
+    /// The services do not report whether the object existed, so its head is requested first.
     fn delete<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<bool, StoreError>> {
         Box::pin(async move {
             if self.head(key).await?.is_none() {
@@ -317,7 +316,7 @@ impl Store for ObjectStore {
 }
 
 impl fmt::Debug for ObjectStore {
-    /// Without the client: it knows secrets.
+    /// Without the client, which has secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ObjectStore")
             .field("place", &self.place)

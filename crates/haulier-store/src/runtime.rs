@@ -1,9 +1,9 @@
 //! The thread that owns the connections to stores and caches.
 //!
-//! The serving threads are event loops of their own, one a core. The clients of object stores and of Redis keep pools
-//! of connections, each driven by a task of the loop it was opened on: shared by several loops, a connection would wait
-//! for a loop that is busy, and end with it. So all of them live on this one. A serving thread sends a future over and
-//! waits for its result, which costs two wake-ups; hot values are in memory before that.
+//! Each serving thread has its own event loop. The clients of object stores and Redis keep pools of connections, each
+//! driven by a task of the loop on which it was opened. Shared by several loops, a connection would wait for a busy
+//! loop, and end with it. So all of them belong to this thread. A serving thread sends it a future and waits for the
+//! result, which costs two wake-ups; hot values are found in memory before that.
 
 use std::future::Future;
 use std::io;
@@ -15,14 +15,14 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
-/// Threads for calls that may block: reading and writing files.
+/// Threads for blocking calls: reading and writing files.
 const BLOCKING_THREADS: usize = 16;
 
-/// Runs futures on the thread of the stores. Clones lead to the same thread, which ends with the last of them.
+/// Runs futures on the store thread. Clones use the same thread, which ends with the last of them.
 #[derive(Debug, Clone)]
 pub struct StoreRuntime {
     handle: Handle,
-    /// Held for its end.
+    /// Ends the thread when dropped.
     _running: Arc<StoreThread>,
 }
 
@@ -30,7 +30,7 @@ impl StoreRuntime {
     /// Starts the thread.
     ///
     /// # Errors
-    /// The thread or its event loop cannot be made.
+    /// The thread or its event loop cannot be created.
     pub fn start() -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -42,9 +42,9 @@ impl StoreRuntime {
         let thread = std::thread::Builder::new()
             .name("haulier-store".into())
             .spawn(move || {
-                // The sender is never used, only dropped: with the last handle.
+                // The sender is never used; it is dropped with the last handle.
                 let _ = runtime.block_on(stopped);
-                // A call into a file system that hangs must not keep the process.
+                // A hanging file system must not keep the process alive.
                 runtime.shutdown_timeout(Duration::from_secs(1));
             })?;
         Ok(Self {
@@ -56,12 +56,12 @@ impl StoreRuntime {
         })
     }
 
-    /// Runs a future there; it goes on if the handle of its result is dropped.
+    /// Runs a future on the thread; it continues if the handle is dropped.
     pub fn spawn<T: Send + 'static>(&self, future: impl Future<Output = T> + Send + 'static) -> JoinHandle<T> {
         self.handle.spawn(future)
     }
 
-    /// Runs a future there and waits for it; for threads that may block, and never for the runtime's own.
+    /// Runs a future on the thread and waits for it. For threads that may block, never for the store thread itself.
     pub fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         self.handle.block_on(future)
     }
@@ -76,7 +76,7 @@ struct StoreThread {
 impl Drop for StoreThread {
     fn drop(&mut self) {
         self.stop.take();
-        // The last one may be let go by a future that runs there: a thread cannot wait for itself.
+        // The last handle may be dropped by a future on the thread itself, which cannot join itself.
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != std::thread::current().id()
             && thread.join().is_err()
@@ -86,10 +86,10 @@ impl Drop for StoreThread {
     }
 }
 
-/// Runs a call that may block on the threads for it.
+/// Runs a blocking call on the threads for such calls.
 ///
 /// # Errors
-/// Those of the call; a panic in it, or a runtime that ends, is [`io::ErrorKind::Other`].
+/// Those of the call. A panic in it, or the end of the runtime, is [`io::ErrorKind::Other`].
 pub(crate) async fn blocking<T: Send + 'static>(
     call: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {

@@ -1,7 +1,7 @@
-//! Files with a seal after their content: its length, and a check sum of content and name.
+//! Sealed files: the content is followed by its length and a checksum of content and name.
 //!
-//! Such a file may be cut short by a power cut, rot on its disk, or be copied over another one by hand. The seal stands
-//! at the end, so that the content begins where its file does and leaves by sendfile(2).
+//! A power cut may truncate such a file, the disk may corrupt it, or a person may copy it over another one. The seal is
+//! at the end, so that the content can be sent by sendfile(2) from the beginning of the file.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -9,14 +9,14 @@ use std::os::unix::fs::FileExt;
 
 use crate::checked::{Checked, FileState};
 
-/// Begins a seal; another shape gets another number.
+/// First bytes of a seal; a new layout gets a new number.
 const MAGIC: &[u8; 8] = b"haulier2";
-/// Bytes of a seal: magic, length, check sum.
+/// Bytes of a seal: magic, length, checksum.
 pub const SEAL: u64 = 48;
-/// Bytes of a read.
+/// Bytes per read.
 const PIECE: usize = 32 * 1024;
 
-/// Writes content and its seal. `name` is a hash of the name the content is kept under.
+/// Writes content and its seal. `name` is a hash of the content's name.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -29,15 +29,16 @@ pub fn write(file: &mut File, name: &[u8; 32], content: &[u8]) -> io::Result<()>
 /// The result of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SealState {
-    /// The content that was written under that name, this many bytes.
+    /// The content is what was written under this name; its length in bytes.
     Whole(u64),
-    /// It has no seal: it is short, or was written by an older haulier.
+    /// There is no seal: the file is truncated, or from an older haulier.
     Unsealed,
-    /// It has a seal, which says that something else was written there.
+    /// The seal does not match content or name.
     Damaged,
 }
 
-/// Compares a file with its seal, unless it is known. Reads all of it then: for threads that may block.
+/// Checks a file against its seal, unless it was checked in this state before. Reads the whole file, so it is for
+/// threads that may block.
 ///
 /// # Errors
 /// The file cannot be read.
@@ -70,7 +71,7 @@ pub fn open(file: &File, state: &FileState, name: &[u8; 32], checked: &Checked) 
     Ok(SealState::Whole(length))
 }
 
-/// The length of the content of a file that was found to be whole before. Reads nothing.
+/// Length of the content of a file that was checked before, without reading it.
 pub fn known(state: &FileState, name: &[u8; 32], checked: &Checked) -> Option<u64> {
     let length = state.length().checked_sub(SEAL)?;
     checked.contains(name, state).then_some(length)
@@ -84,7 +85,7 @@ fn seal(length: u64, sum: &blake3::Hash) -> [u8; SEAL as usize] {
     seal
 }
 
-/// A file that became shorter meanwhile is not whole.
+/// False if the file was truncated meanwhile.
 fn is_there(read: io::Result<()>) -> io::Result<bool> {
     match read {
         Ok(()) => Ok(true),

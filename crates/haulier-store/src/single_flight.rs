@@ -1,7 +1,7 @@
-//! Single flight: one computation a key, whose result goes to every caller that asked for it meanwhile.
+//! Single flight: one computation per key, whose result goes to all callers that wait for it.
 //!
-//! The computation runs on the [`StoreRuntime`] and depends on none of its callers: it goes on when the first one has
-//! gone, and serves those that came later.
+//! The computation runs on the [`StoreRuntime`], independent of its callers: it continues if the first one is dropped,
+//! and serves later ones.
 
 use std::collections::HashMap;
 use std::future::Future;
@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use crate::StoreRuntime;
 use crate::cache::CacheKey;
 
-/// The computations under way. Results are not kept: that is a cache's job.
+/// The computations in progress. Results are not kept; that is the task of a cache.
 #[derive(Debug)]
 pub struct SingleFlight<V> {
     running: Mutex<HashMap<CacheKey, watch::Receiver<Option<V>>>>,
@@ -27,7 +27,7 @@ impl<V> Default for SingleFlight<V> {
 }
 
 impl<V: Clone + Send + Sync + 'static> SingleFlight<V> {
-    /// Waits for the computation under this key, and starts `work` if there is none. `None` if it panicked.
+    /// Waits for the computation of this key, and starts `work` if there is none. `None` if it panicked.
     pub async fn join<W>(self: &Arc<Self>, runtime: &StoreRuntime, key: CacheKey, work: impl FnOnce() -> W) -> Option<V>
     where
         W: Future<Output = V> + Send + 'static,
@@ -37,7 +37,7 @@ impl<V: Clone + Send + Sync + 'static> SingleFlight<V> {
         result.wait_for(Option::is_some).await.ok()?.clone()
     }
 
-    /// Starts `work` under this key without waiting for it, unless it is under way or `most` computations are.
+    /// Starts `work` for this key without waiting, unless it is running or `most` computations are.
     pub fn start_within<W>(
         self: &Arc<Self>,
         most: usize,
@@ -53,7 +53,7 @@ impl<V: Clone + Send + Sync + 'static> SingleFlight<V> {
         }
     }
 
-    /// Tells whether a computation under this key is under way.
+    /// True if a computation of this key is running.
     #[must_use]
     pub fn is_running(&self, key: &CacheKey) -> bool {
         let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
@@ -82,7 +82,7 @@ impl<V: Clone + Send + Sync + 'static> SingleFlight<V> {
         let work = work();
         runtime.spawn(async move {
             let value = work.await;
-            // Removed before the result is published: a later caller finds it in a cache, or starts anew.
+            // Removed before the result is published: a later caller finds it in a cache, or computes it again.
             drop(entry);
             let _ = done.send(Some(value));
         });
@@ -90,7 +90,7 @@ impl<V: Clone + Send + Sync + 'static> SingleFlight<V> {
     }
 }
 
-/// The entry of a computation; removes it when the computation ends, by a panic too.
+/// The entry of a computation, removed when it is dropped, by a panic too.
 struct RunningEntry<V> {
     flights: Arc<SingleFlight<V>>,
     key: CacheKey,

@@ -1,4 +1,4 @@
-//! The trait of stores: a few operations on whole objects, each written once.
+//! The trait of stores: operations on whole objects, each written once.
 
 use std::fmt;
 use std::fs::File;
@@ -16,28 +16,26 @@ use tokio::sync::mpsc;
 use crate::checked::FileState;
 use crate::runtime::blocking;
 
-/// Time limit for an object that is needed as a whole. Each piece has a timeout of its own; this one ends an object that
-/// drips.
+/// Timeout of an object that is needed as a whole. Each piece has its own timeout; this one ends a very slow transfer.
 const WHOLE: Duration = Duration::from_secs(60);
 
 /// A future of a store or a cache. It runs on the [`StoreRuntime`](crate::StoreRuntime).
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Keeps objects that must not be lost. An object is written once and never changed. When [`Store::put`]
-/// returns, it is there for every process that shares the store, whole, and after a power cut too.
+/// Stores objects that must not be lost. An object is written once and never changed. When [`Store::put`] returns, the
+/// whole object is visible to all processes that share the store, and survives a power cut.
 pub trait Store: fmt::Debug + Send + Sync {
-    /// Stores an object under a key that is free. Of several writers of one key exactly one is told
-    /// [`Put::Created`].
+    /// Stores an object under a free key. Exactly one of several concurrent writers of a key gets [`Put::Created`].
     fn put<'a>(&'a self, key: &'a Key, content: Bytes) -> BoxFuture<'a, Result<Put, StoreError>>;
 
-    /// Replaces a damaged object. A concurrent reader gets all of the one or of the other.
+    /// Replaces a damaged object. A concurrent reader gets the whole old or the whole new one.
     fn replace<'a>(&'a self, key: &'a Key, content: Bytes) -> BoxFuture<'a, Result<(), StoreError>>;
 
     /// The object, or `None` if there is none.
     fn get<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<ObjectContent>, StoreError>>;
 
-    /// The bytes of the object in a range that begins within it and holds at least one; what lies beyond its end is left
-    /// out. `None` if there is no object.
+    /// The bytes of the object in a range, which must begin within the object and not be empty. The part beyond the end
+    /// is left out. `None` if there is no object.
     fn get_part<'a>(&'a self, key: &'a Key, range: Range<u64>) -> BoxFuture<'a, Result<Option<ObjectPart>, StoreError>>;
 
     /// Its length in bytes, or `None` if there is none.
@@ -46,7 +44,7 @@ pub trait Store: fmt::Debug + Send + Sync {
     /// Removes the object; `false` if there was none.
     fn delete<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<bool, StoreError>>;
 
-    /// Up to `most` keys in their order, those after `after`.
+    /// Up to `most` keys in order, beginning after `after`.
     fn list<'a>(&'a self, after: Option<&'a Key>, most: usize) -> BoxFuture<'a, Result<Vec<Key>, StoreError>>;
 
     /// Its location, for messages: `/srv/images`, `s3://bucket/prefix`.
@@ -56,20 +54,20 @@ pub trait Store: fmt::Debug + Send + Sync {
 /// The outcome of storing an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Put {
-    /// It is there now.
+    /// The object was stored.
     Created,
-    /// The key was taken; what lies there is unchanged.
+    /// The key exists; its object is unchanged.
     Exists,
 }
 
 /// An object that was found.
 #[derive(Debug)]
 pub enum ObjectContent {
-    /// A file of this machine, open for reading, in the state that it was opened in.
+    /// A file of this machine, open for reading, with its state at that time.
     File(File, FileState),
-    /// It comes in pieces over the network: as many bytes as said, or an error.
+    /// Pieces from the network: exactly `length` bytes, or an error.
     Stream {
-        /// Bytes.
+        /// Length of the object, bytes.
         length: u64,
         pieces: mpsc::Receiver<Result<Bytes, StoreError>>,
     },
@@ -85,15 +83,15 @@ impl ObjectContent {
         }
     }
 
-    /// All of it in memory.
+    /// Reads all of it into memory.
     ///
     /// # Errors
-    /// It cannot be read, breaks off before its end, or takes more than a minute.
+    /// It cannot be read, is cut before its end, or takes more than a minute.
     pub async fn into_bytes(self) -> Result<Bytes, StoreError> {
         self.into_buffer(|length| vec![0; length]).await
     }
 
-    /// All of it in memory that `make` makes, of the length it is asked for.
+    /// Reads all of it into a buffer that `make` allocates, given its length.
     ///
     /// # Errors
     /// As [`ObjectContent::into_bytes`].
@@ -123,7 +121,7 @@ async fn collect(
     let mut received = 0;
     while let Some(piece) = pieces.recv().await {
         let piece = piece?;
-        // Bytes beyond its length are counted, and refused.
+        // Bytes beyond the length are counted, and refused below.
         if let Some(place) = buffer.get_mut(received..received + piece.len()) {
             place.copy_from_slice(&piece);
         }
@@ -138,13 +136,13 @@ async fn collect(
     }
 }
 
-/// Waits for what comes over the network, but not longer than that.
+/// Waits for an answer from the network, at most for `limit`.
 pub(crate) async fn within<T>(limit: Duration, answer: impl Future<Output = T>) -> Result<T, StoreError> {
     let answer = tokio::time::timeout(limit, answer).await;
     answer.map_err(|_| StoreError::Remote(Box::new(TooSlow(limit))))
 }
 
-/// Nothing came in time.
+/// A timeout of the network.
 #[derive(Debug, thiserror::Error)]
 #[error("it takes longer than {0:?}")]
 struct TooSlow(Duration);
@@ -152,11 +150,11 @@ struct TooSlow(Duration);
 /// A part of an object that was found.
 #[derive(Debug)]
 pub enum ObjectPart {
-    /// The object is a file of this machine, open for reading: the caller can read every part of it.
+    /// A file of this machine, open for reading, of which the caller can read any part.
     File(File, FileState),
-    /// It comes over the network.
+    /// Pieces from the network.
     Stream {
-        /// Bytes of the whole object.
+        /// Length of the whole object, bytes.
         total: u64,
         /// The requested part.
         content: ObjectContent,
@@ -170,12 +168,12 @@ pub(crate) fn read_whole(file: &File, length: u64) -> io::Result<Bytes> {
     Ok(bytes.into())
 }
 
-/// The name of an object: lower case letters, digits, `-`, `_` and `.`, at least four and at most 128 of them. It is
-/// the same in every store; where a store spreads objects over folders, the folders come from its first letters.
+/// The name of an object: 4 to 128 lower-case letters, digits, `-`, `_` and `.`. It is the same in every store; a store
+/// may derive folders from its first letters.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key(String);
 
-/// Not the name of an object.
+/// A malformed name of an object.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("\"{0}\" is not the name of an object")]
 pub struct NotAKey(String);
@@ -187,7 +185,7 @@ impl Key {
         &self.0
     }
 
-    /// `ab/cd/abcd…`: spread over 65,536 folders, which keeps each of them short.
+    /// The path `ab/cd/abcd…`, which spreads objects over many folders.
     #[must_use]
     pub(crate) fn path(&self) -> String {
         format!("{}/{}/{}", &self.0[..2], &self.0[2..4], self.0)
@@ -217,25 +215,25 @@ impl fmt::Display for Key {
 /// A failure of a store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// There is no room left.
+    /// No space is left.
     #[error("the store is full")]
     Full(#[source] io::Error),
     /// The file system failed.
     #[error("the store's file system failed")]
     Io(#[source] io::Error),
-    /// The service refused, failed, or could not be reached, several times.
+    /// The service refused, failed, or was unreachable, after all retries.
     #[error("the object store failed")]
     Remote(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The feature `objects` is off in this build.
     #[error("this haulier was built without object stores; build it with `--features objects`")]
     NotBuilt,
-    /// An object ended before its end.
+    /// The transfer of an object was cut.
     #[error("an object of {length} bytes ended after {received}")]
     Short { length: u64, received: u64 },
 }
 
 impl StoreError {
-    /// Tells whether the store is full: an administrator has to make room before a retry.
+    /// True if the store is full, so a retry fails until an administrator frees space.
     #[must_use]
     pub fn is_full(&self) -> bool {
         matches!(self, Self::Full(_))

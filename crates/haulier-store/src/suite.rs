@@ -1,7 +1,7 @@
-//! The promises of every store and every cache, as a test that runs against each of them with its real server.
+//! The contract of stores and caches, as a test that runs against each of them with its real server.
 //!
-//! It is part of the library, so that another implementation can run the same test. A broken promise is a panic that
-//! names it.
+//! It is part of the library, so that other implementations can run the same test. A violation is a panic that names
+//! the rule.
 
 use std::sync::Arc;
 
@@ -12,13 +12,13 @@ use crate::StoreRuntime;
 use crate::cache::{Cache, CacheKey};
 use crate::store::{ObjectContent, Key, ObjectPart, Put, Store};
 
-/// Longer than any cache takes.
+/// Longer than any cache accepts.
 const TOO_LONG: usize = 20 << 20;
 
-/// Puts an empty store to the test; it is empty again afterwards.
+/// Tests an empty store, which is empty again afterwards.
 ///
 /// # Panics
-/// A promise is broken.
+/// The contract is violated.
 pub fn store(runtime: &StoreRuntime, store: Arc<dyn Store>) {
     let test = async move {
         what_was_put_is_found_and_never_replaced(&*store).await;
@@ -33,10 +33,10 @@ pub fn store(runtime: &StoreRuntime, store: Arc<dyn Store>) {
     }
 }
 
-/// Puts a cache that holds at least 8 MiB to the test.
+/// Tests a cache of at least 8 MiB.
 ///
 /// # Panics
-/// A promise is broken.
+/// The contract is violated.
 pub fn cache(runtime: &StoreRuntime, cache: Arc<dyn Cache>) {
     let test = async move {
         what_was_put_is_found_until_it_is_replaced_or_deleted(&*cache).await;
@@ -53,7 +53,7 @@ fn key(text: &str) -> Key {
     text.parse().expect("the suite's own key")
 }
 
-/// This many bytes in which a shifted piece is seen, line ends and zeros among them.
+/// Bytes in which a shifted piece is noticed, including line ends and zeros.
 fn content(length: usize, seed: u8) -> Bytes {
     (0..length)
         .map(|place| (place % 251) as u8 ^ seed)

@@ -14,16 +14,16 @@ use crate::store::{BoxFuture, read_whole};
 
 /// A cache of whole values.
 pub trait Cache: fmt::Debug + Send + Sync {
-    /// The value under this key, if it is still there.
+    /// The value of this key, if the cache has it.
     fn get(&self, key: CacheKey) -> BoxFuture<'_, Result<Option<Cached>, CacheError>>;
 
-    /// Keeps a value, in the place of an older one. A value that is too long for this cache is left out in silence.
+    /// Stores a value, replacing an older one. A value too long for this cache is silently not stored.
     fn put(&self, key: CacheKey, value: Bytes) -> BoxFuture<'_, Result<(), CacheError>>;
 
-    /// Forgets a value.
+    /// Removes a value.
     fn delete(&self, key: CacheKey) -> BoxFuture<'_, Result<(), CacheError>>;
 
-    /// Its kind.
+    /// The kind of cache.
     fn tier(&self) -> Tier;
 
     /// Its location, for messages.
@@ -40,7 +40,7 @@ pub enum Tier {
 }
 
 impl Tier {
-    /// All of them, in the order of their numbers.
+    /// All kinds, in order.
     pub const ALL: [Self; 4] = [Self::Memory, Self::Disk, Self::Memcached, Self::Redis];
 
     /// Its name in configuration, logs and metrics.
@@ -59,7 +59,7 @@ impl Tier {
 #[derive(Debug)]
 pub enum Cached {
     Bytes(Bytes),
-    /// The first bytes of an open file, and how many they are.
+    /// An open file, and the length of the value at its beginning.
     File(File, u64),
 }
 
@@ -73,7 +73,7 @@ impl Cached {
         }
     }
 
-    /// All of it in memory. Reads the file at once: for threads that may block.
+    /// Reads all of it into memory. For threads that may block.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -84,7 +84,7 @@ impl Cached {
         }
     }
 
-    /// The same, in a room if there is some left in it.
+    /// As [`into_bytes`](Self::into_bytes), but into the room, if that has space.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -99,22 +99,22 @@ impl Cached {
     }
 }
 
-/// A failure of a cache. For the caller every one of them is a miss.
+/// A failure of a cache. Each is a miss for the caller.
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
-    /// It did not answer in its time.
+    /// The call timed out.
     #[error("no answer within {0:?}")]
     TooSlow(Duration),
-    /// It failed often of late and is left alone for a while.
-    #[error("left alone after failures")]
+    /// Calls are refused after repeated failures.
+    #[error("not asked after repeated failures")]
     Resting,
-    /// The value is not the one that was put there.
+    /// The value is not the one that was stored.
     #[error("the value is damaged")]
     Damaged,
     /// The feature for this kind of cache is off in this build.
     #[error("this haulier was built without {tier}; build it with `--features {tier}`", tier = .0.as_str())]
     NotBuilt(Tier),
-    /// The file system, or the connection.
+    /// The file system or the connection failed.
     #[error(transparent)]
     Io(#[from] io::Error),
     /// An error of the server.

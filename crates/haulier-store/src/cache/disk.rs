@@ -1,12 +1,12 @@
-//! Values as files of this machine, bounded by their bytes; they are sent by sendfile(2).
+//! A cache of values as files of this machine, with a limit on their bytes. They are sent by sendfile(2).
 //!
-//! The keys are hashes, so they spread evenly over a number of folders, each with its part of the room. Only the folder
-//! that is full is tidied: the files that were not asked for longest go, until a quarter of it is free. Deleting files or
-//! folders by hand is allowed at any time, and two processes may share a directory.
+//! The keys are hashes, so they spread evenly over a number of folders, each with its part of the limit. If a folder is
+//! full, its least recently used files are deleted until a quarter is free. Files and folders may be deleted by hand at
+//! any time, and two processes may share a directory.
 //!
-//! A file gets its name when it is complete, but is not brought to the disk first: after a power cut it may be short, and
-//! it may rot, or be copied over another one. Its seal ([`crate::sealed`]) tells; it is compared when this process opens
-//! the file for the first time, and again when the file changes.
+//! A file gets its name when it is complete, but is not synced before: after a power cut it may be truncated. The seal
+//! ([`crate::sealed`]) detects that and other damage; it is checked when this process first opens the file, and again
+//! when the file changes.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind};
@@ -26,17 +26,17 @@ use crate::runtime::blocking;
 use crate::sealed::{self, SealState, SEAL};
 use crate::store::BoxFuture;
 
-/// Time limit of a call to the disk, which may have to spin up.
+/// Timeout of a call to the disk, which may have to spin up.
 const BUDGET: Duration = Duration::from_millis(250);
-/// Prefix of the directory of a layout, before the number of its folders.
+/// Prefix of the name of a layout directory, before the number of its folders.
 const LAYOUT: &str = "cache-";
 /// Most folders.
 const FOLDERS: u64 = 256;
-/// Room of a folder, where there is enough for several: tidying reads one of them.
+/// Size of a folder, if the limit allows several: evicting lists one of them.
 const FOLDER_ROOM: u64 = 16 << 20;
-/// A value may take this part of its folder.
+/// The longest value is this part of its folder.
 const VALUES_IN_FOLDER: u64 = 4;
-/// A file that is asked for is marked as used, but not more often than that: it is a write.
+/// Interval at which a used file is marked as used, which costs a write.
 const MARK_AGAIN: Duration = Duration::from_secs(60 * 60);
 
 /// A directory of values.
@@ -45,28 +45,28 @@ pub struct DiskCache(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// Of this layout; another number of folders has another one.
+    /// Directory of this layout; each number of folders has its own.
     directory: PathBuf,
-    /// Bytes in each folder, once they were counted.
+    /// Bytes in each folder, once counted.
     folders: Vec<Mutex<Option<u64>>>,
-    /// Room of each, bytes.
+    /// Limit of each folder, bytes.
     room: u64,
-    /// Files that hold what was put there.
+    /// Files whose seal was checked.
     checked: Checked,
     guard: Guard,
 }
 
 impl DiskCache {
-    /// Takes a directory, which is made if it is not there, for `limit` bytes.
+    /// Opens a directory, which is created if missing, for `limit` bytes.
     ///
     /// # Errors
-    /// The directory cannot be made, or not be written to, or has a link where a folder of ours belongs.
+    /// The directory cannot be created or written, or has a link in place of one of our folders.
     pub fn open(directory: &Path, limit: u64) -> io::Result<Self> {
         let count = (limit / FOLDER_ROOM).clamp(1, FOLDERS);
         let count = 1_u64 << count.ilog2();
         let layout = format!("{LAYOUT}{count}");
         let own = Folder::make_at(directory)?.make(&layout)?;
-        // Values of another limit would never be found, nor counted.
+        // Values in another layout would be neither found nor counted.
         for entry in fs::read_dir(directory)? {
             let entry = entry?;
             let name = entry.file_name();
@@ -76,7 +76,7 @@ impl DiskCache {
             }
         }
         let probe = format!("probe-{}", std::process::id());
-        // Left by a dead process of the same number.
+        // A dead process with the same id may have left it.
         let _ = own.remove(&probe);
         drop(own.create(&probe)?);
         own.remove(&probe)?;
@@ -89,11 +89,11 @@ impl DiskCache {
         })))
     }
 
-    /// Gives the directories of root to the account that will serve: this one, and our folders in it. Directories of other
-    /// accounts, and those that are not ours, stay as they are; so do the values, which are replaced in time.
+    /// Changes the owner of root's directories to the serving account: this one, and our folders in it. Directories of
+    /// other accounts, and foreign ones, stay unchanged; so do the values, which are replaced in time.
     ///
     /// # Errors
-    /// Something of root's cannot be given away; only root can.
+    /// The owner cannot be changed; only root can.
     pub fn give_to(&self, uid: u32, gid: u32) -> io::Result<()> {
         let owner = Owner::new(uid, gid);
         let path = self.0.directory.parent().unwrap_or(&self.0.directory);
@@ -115,11 +115,11 @@ impl DiskCache {
         }
     }
 
-    /// The value, at once: for threads that may block. One that was found before costs what serving a static file does;
-    /// any other is read and compared.
+    /// Finds a value. For threads that may block. A value that was checked before costs as much as a static file; any
+    /// other is read and checked.
     ///
     /// # Errors
-    /// The file system failed, or the value is not what was put there: it is removed.
+    /// The file system failed, or the value was damaged, and is removed.
     pub fn find(&self, key: CacheKey) -> Result<Option<Cached>, CacheError> {
         let file = match File::open(self.path(key)) {
             Ok(file) => file,
@@ -136,18 +136,19 @@ impl DiskCache {
             }
             Ok(SealState::Damaged) => {
                 let file = self.path(key);
-                tracing::warn!(file = %file.display(), "a cached value was damaged: it is removed, and made again");
+                tracing::warn!(file = %file.display(), "a damaged value in the cache was removed");
                 self.remove(key)?;
                 return Err(CacheError::Damaged);
             }
-            // A file that cannot be read is of no use.
+            // A file that cannot be read is removed.
             Err(error) => {
                 self.remove(key)?;
                 return Err(error.into());
             }
         };
         let unused = SystemTime::now().duration_since(metadata.modified()?);
-        // Not being able to only lets it go sooner. It is still what was compared just now.
+        // A failure only makes the file be evicted sooner. The mark does not change the content, so the file stays
+        // checked.
         if unused.is_ok_and(|unused| unused > MARK_AGAIN)
             && file.set_modified(SystemTime::now()).is_ok()
             && let Ok(marked) = file.metadata()
@@ -179,13 +180,13 @@ impl DiskCache {
             .and_then(|()| fs::rename(&unfinished, &path));
         if let Err(error) = written {
             let _ = fs::remove_file(&unfinished);
-            // The folder may have been deleted: the next value makes it anew.
+            // The folder may have been deleted: the next value creates it again.
             *bytes = None;
             return Err(error);
         }
         known = known.saturating_sub(before) + length;
         if known > self.0.room {
-            known = tidy(&folder, self.0.room / 4 * 3)?;
+            known = evict(&folder, self.0.room / 4 * 3)?;
         }
         *bytes = Some(known);
         Ok(())
@@ -224,7 +225,7 @@ impl DiskCache {
     }
 }
 
-/// Tells whether a directory of that name holds values, of any limit.
+/// True if a directory of this name is a layout of any size.
 fn is_layout(name: &str) -> bool {
     let count = name.strip_prefix(LAYOUT);
     count.is_some_and(|count| !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit()))
@@ -240,7 +241,7 @@ struct Listed {
     path: PathBuf,
 }
 
-/// The values in a folder. What others delete meanwhile is not among them.
+/// Lists the values in a folder, without those that are deleted meanwhile.
 fn list(folder: &Path) -> io::Result<Vec<Listed>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)? {
@@ -257,8 +258,8 @@ fn list(folder: &Path) -> io::Result<Vec<Listed>> {
     Ok(files)
 }
 
-/// Lets go of what was not used longest, until `most` bytes are left; how many that are.
-fn tidy(folder: &Path, most: u64) -> io::Result<u64> {
+/// Deletes the least recently used files until at most `most` bytes are left. Returns the bytes left.
+fn evict(folder: &Path, most: u64) -> io::Result<u64> {
     let mut files = list(folder)?;
     files.sort_unstable_by_key(|file| file.used);
     let mut bytes = files.iter().map(|file| file.length).sum();

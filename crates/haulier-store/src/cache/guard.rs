@@ -1,7 +1,7 @@
-//! A circuit breaker: a slow or broken server must not delay every request.
+//! A circuit breaker, so that a slow or broken server does not delay every request.
 //!
-//! A call has a time limit. After five failures in a row no call reaches that server for five seconds; then one call is
-//! let through, and its outcome decides for the others.
+//! A call has a timeout. After five failures in a row, no call reaches the server for five seconds. Then one call is
+//! let through, and its result decides for the others.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -9,27 +9,27 @@ use std::time::{Duration, Instant};
 
 use super::cache::CacheError;
 
-/// Failures in a row that make a server rest.
+/// Failures in a row after which calls are refused.
 const MOST_FAILURES: u32 = 5;
-/// Time for which it rests.
+/// Time for which calls are refused.
 const REST: Duration = Duration::from_secs(5);
 
-/// Stands before one server, or one directory.
+/// The circuit breaker of one server or directory.
 #[derive(Debug)]
 pub struct Guard {
     place: String,
     budget: Duration,
     started: Instant,
-    /// In a row.
+    /// Failures in a row.
     failures: AtomicU32,
-    /// Milliseconds after `started`; counts while `failures` is at its most.
+    /// End of the refusal in milliseconds after `started`; valid while `failures` is at its limit.
     resting_until: AtomicU64,
-    /// All there ever were.
+    /// All failures since the start.
     failed: AtomicU64,
 }
 
 impl Guard {
-    /// Before what is at `place`, a name for people; a call may take `budget`.
+    /// A circuit breaker for the server at `place`, a name for messages, with `budget` as the timeout of a call.
     #[must_use]
     pub fn new(place: impl Into<String>, budget: Duration) -> Self {
         Self {
@@ -42,7 +42,7 @@ impl Guard {
         }
     }
 
-    /// Makes the call, if the server is not resting.
+    /// Makes the call, unless calls are refused.
     ///
     /// # Errors
     /// Those of the call, [`CacheError::TooSlow`] and [`CacheError::Resting`].
@@ -50,7 +50,7 @@ impl Guard {
         if !self.admits() {
             return Err(CacheError::Resting);
         }
-        // A call that its caller drops is no failure of the server.
+        // A call that its caller drops does not count as a failure.
         let outcome = match tokio::time::timeout(self.budget, call).await {
             Ok(outcome) => outcome,
             Err(_) => Err(CacheError::TooSlow(self.budget)),
@@ -62,13 +62,13 @@ impl Guard {
         outcome
     }
 
-    /// Calls that failed, since the start.
+    /// Failed calls since the start.
     #[must_use]
     pub fn failures(&self) -> u64 {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Tells whether calls are refused at the moment.
+    /// True if calls are refused at the moment.
     #[must_use]
     pub fn is_resting(&self) -> bool {
         self.failures.load(Ordering::Relaxed) >= MOST_FAILURES
@@ -84,7 +84,7 @@ impl Guard {
         }
         let until = self.resting_until.load(Ordering::Relaxed);
         let now = self.elapsed();
-        // The call that moves the end of the rest is the one that tries.
+        // The one call that moves the end of the refusal is let through.
         now >= until
             && self
                 .resting_until

@@ -1,20 +1,19 @@
-//! Consistent hashing over servers, as libketama does it: with one server more or less, only the keys of that server
-//! move.
+//! Consistent hashing over servers, as in libketama: when a server is added or removed, only its keys move.
 
 use md5::{Digest, Md5};
 
-/// Hashes of each server, four points each: enough to spread the keys within a few per cent.
+/// Hashes per server, of four points each: enough to spread the keys evenly within a few per cent.
 const HASHES: usize = 40;
 
 /// The circle of hash values with the points of every server on it.
 #[derive(Debug, Clone)]
 pub(super) struct Continuum {
-    /// Point and number of its server, in the order of the points.
+    /// Points with the number of their server, in order.
     points: Vec<(u32, usize)>,
 }
 
 impl Continuum {
-    /// A circle for servers of these names; there is at least one.
+    /// A circle for servers of these names, at least one.
     pub(super) fn new<'a>(servers: impl Iterator<Item = &'a str>) -> Self {
         let mut points = Vec::new();
         for (number, server) in servers.enumerate() {

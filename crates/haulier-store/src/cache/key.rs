@@ -1,12 +1,12 @@
 //! The key of a cached value.
 
-/// The key of a value: a hash of all that determines it. No part of a request is a key itself, so no request can write
-/// a command into the protocol of a cache.
+/// The key of a value: a hash of all its inputs. No part of a request is a key itself, so no request can inject a
+/// command into the protocol of a cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CacheKey([u8; 32]);
 
 impl CacheKey {
-    /// The key of what these parts describe; where one ends and the next begins counts.
+    /// The key of these parts. It depends on the boundaries between them.
     #[must_use]
     pub fn of(parts: &[&[u8]]) -> Self {
         let mut hasher = blake3::Hasher::new();
@@ -23,7 +23,7 @@ impl CacheKey {
         &self.0
     }
 
-    /// 64 hexadecimal digits.
+    /// The key as 64 hexadecimal digits.
     #[must_use]
     pub fn to_hex(self) -> String {
         blake3::Hash::from_bytes(self.0).to_hex().to_string()

@@ -1,8 +1,8 @@
-//! Values in memcached, spread over several servers by consistent hashing.
+//! A cache in memcached, over several servers by consistent hashing.
 //!
-//! The protocol is the library's, one connection for one call at a time; how many connections there are, which server is
-//! asked and how long is ours. A connection on which a call did not end well is dropped: the answer that still comes on
-//! it would be taken for that of the next call.
+//! The library speaks the protocol, with one call at a time on a connection. This module pools connections, chooses the
+//! server and applies the timeout. A connection is dropped after a failed call, since a late answer would be taken for
+//! that of the next call.
 
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
@@ -18,10 +18,10 @@ use super::key::CacheKey;
 use super::remote;
 use crate::store::BoxFuture;
 
-/// Connections to one server: memcached answers in microseconds, so few of them carry a great deal.
+/// Most connections to one server; few suffice, since memcached answers in microseconds.
 const CONNECTIONS: usize = 8;
 
-/// One memcached, or several as one.
+/// One or several memcached servers.
 #[derive(Debug)]
 pub struct MemcachedCache {
     servers: Vec<Server>,
@@ -29,7 +29,7 @@ pub struct MemcachedCache {
 }
 
 struct Server {
-    /// `tcp://10.0.0.5:11211` for the library.
+    /// Address for the library: `tcp://10.0.0.5:11211`.
     address: String,
     idle: Mutex<Vec<Client>>,
     places: Semaphore,
@@ -37,10 +37,10 @@ struct Server {
 }
 
 impl MemcachedCache {
-    /// Of these servers, each `host:port`; connections are made when they are needed.
+    /// A cache over these servers, each `host:port`. Connections are opened on demand.
     ///
     /// # Panics
-    /// Without any server.
+    /// `servers` is empty.
     #[must_use]
     pub fn new(servers: &[String]) -> Self {
         assert!(!servers.is_empty(), "a cache needs a server");
@@ -56,8 +56,8 @@ impl MemcachedCache {
         }
     }
 
-    /// A key belongs to one server. If that is down its keys are misses: another one would keep values that come back
-    /// as old ones when the circle is whole again.
+    /// The server of a key. If it is down, its keys are misses: with another server, stale values would return once the
+    /// first one is back.
     fn server(&self, key: CacheKey) -> &Server {
         let [a, b, c, d, ..] = *key.as_bytes();
         &self.servers[self.continuum.find(u32::from_le_bytes([a, b, c, d]))]
@@ -84,7 +84,7 @@ impl Server {
         self.guard.call(self.try_twice(&name(key), &call)).await
     }
 
-    /// An idle connection may have ended since: that is no failure of the server, but only a new connection tells.
+    /// Makes the call on an idle connection, then on a new one: a closed idle connection is no failure of the server.
     async fn try_twice(&self, key: &str, call: &MemcachedCommand<'_>) -> Result<Option<Bytes>, CacheError> {
         let _place = self.places.acquire().await.expect("it is never closed");
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
@@ -115,7 +115,7 @@ impl Server {
     }
 }
 
-/// Printable and far below memcached's 250 bytes.
+/// The name of a value, printable and below memcached's limit of 250 bytes.
 fn name(key: CacheKey) -> String {
     format!("haulier:{}", key.to_hex())
 }

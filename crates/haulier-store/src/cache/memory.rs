@@ -1,4 +1,4 @@
-//! Values in the memory of this process, bounded by their bytes.
+//! A cache of values in the memory of this process, with a limit on their bytes.
 
 use std::fmt;
 
@@ -10,18 +10,18 @@ use super::cache::{Cache, CacheError, Cached, Tier};
 use super::key::CacheKey;
 use crate::store::BoxFuture;
 
-/// Shards of the map: the number of threads that can write at once.
+/// Most shards of the map, which is the number of threads that can write at the same time.
 const SHARDS: u64 = 16;
-/// A value must leave room for others in its shard.
+/// The longest value is this part of its shard.
 const VALUES_IN_SHARD: u64 = 4;
-/// Of a value with its key in the map, bytes.
+/// Overhead of an entry, bytes.
 const OVERHEAD: u64 = 128;
-/// Most bytes of one value: what is larger is sent from a file, or seldom asked for.
+/// Longest value, bytes; larger ones are sent from files, or requested rarely.
 const MOST: u64 = 4 << 20;
 
 /// The size of a value.
 pub trait Weigh {
-    /// Bytes.
+    /// The size in bytes.
     fn weight(&self) -> u64;
 }
 
@@ -40,20 +40,20 @@ impl<V: Weigh> Weighter<CacheKey, V> for ByWeight {
     }
 }
 
-/// A cache of values that cost nothing to hand out: those that are asked for again stay.
+/// A cache of values that are cheap to clone. Values that are used again stay longer.
 pub struct MemoryCache<V> {
     values: QuickCache<CacheKey, V, ByWeight, DefaultHashBuilder, DefaultLifecycle<CacheKey, V>>,
     limit: u64,
-    /// The heaviest value that is taken, bytes.
+    /// Longest accepted value, bytes.
     most: u64,
 }
 
 impl<V: Weigh + Clone> MemoryCache<V> {
-    /// For values of `limit` bytes together.
+    /// A cache for `limit` bytes of values.
     #[must_use]
     pub fn new(limit: u64) -> Self {
-        // Each shard has its part of the limit and refuses what is heavier than that, in silence: the heaviest value
-        // decides how many shards there may be.
+        // Each shard silently refuses values above its part of the limit, so the longest value limits the number of
+        // shards.
         let most = MOST.min(limit / VALUES_IN_SHARD);
         let shards = (limit / (most.max(1) * VALUES_IN_SHARD)).clamp(1, SHARDS);
         let shards = 1 << shards.ilog2();
@@ -75,13 +75,13 @@ impl<V: Weigh + Clone> MemoryCache<V> {
         }
     }
 
-    /// The value, at once.
+    /// Finds a value.
     #[must_use]
     pub fn find(&self, key: &CacheKey) -> Option<V> {
         self.values.get(key)
     }
 
-    /// Keeps a value; `false` if it is too heavy.
+    /// Stores a value; `false` if it is too long.
     pub fn keep(&self, key: CacheKey, value: V) -> bool {
         let fits = value.weight() <= self.most;
         if fits {
@@ -90,12 +90,12 @@ impl<V: Weigh + Clone> MemoryCache<V> {
         fits
     }
 
-    /// Forgets a value.
+    /// Removes a value.
     pub fn forget(&self, key: &CacheKey) {
         self.values.remove(key);
     }
 
-    /// The heaviest value that is taken, bytes.
+    /// Longest accepted value, bytes.
     #[must_use]
     pub fn most(&self) -> u64 {
         self.most

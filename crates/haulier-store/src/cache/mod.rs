@@ -1,7 +1,7 @@
-//! Caches: they may forget at any time, and never fail their caller.
+//! Caches: they may drop a value at any time, and never fail their caller.
 //!
-//! [`Tiered`] asks a row of them, the nearest first, and puts what a farther one had into the nearer ones. Each has a
-//! budget of time for a call; one that fails again and again is left alone for a while ([`Guard`]).
+//! [`Tiered`] asks several in a row, the nearest first, and copies a value from a farther one into the nearer ones.
+//! Each has a timeout for a call; after repeated failures it is not asked for a while ([`Guard`]).
 
 #[allow(clippy::module_inception, reason = "the file of `Cache`")]
 mod cache;
@@ -34,7 +34,7 @@ pub use redis::RedisCache;
 pub use room::{Buffer, RoomPiece, Room};
 pub use tiered::{Hit, TierStatus, Tiered};
 
-/// Prepares a cache in memcached, over these servers, each `host:port`; connections are made when they are needed.
+/// Prepares a cache in memcached over these servers, each `host:port`. Connections are opened on demand.
 ///
 /// # Errors
 /// This build has no memcached.
@@ -46,7 +46,7 @@ pub fn open_memcached(servers: &[String]) -> Result<Arc<dyn Cache>, CacheError> 
     Ok(Arc::new(MemcachedCache::new(servers)))
 }
 
-/// Refuses: this build has no memcached.
+/// Fails, because this build has no memcached.
 ///
 /// # Errors
 /// Always.
@@ -55,7 +55,7 @@ pub fn open_memcached(_: &[String]) -> Result<Arc<dyn Cache>, CacheError> {
     Err(CacheError::NotBuilt(Tier::Memcached))
 }
 
-/// Prepares a cache in the Redis at this address; the connection is made when it is needed.
+/// Prepares a cache in the Redis at this address. The connection is opened on demand.
 ///
 /// # Errors
 /// The address is invalid, or this build has no Redis.
@@ -64,7 +64,7 @@ pub fn open_redis(url: &str) -> Result<Arc<dyn Cache>, CacheError> {
     Ok(Arc::new(RedisCache::new(url)?))
 }
 
-/// Refuses: this build has no Redis.
+/// Fails, because this build has no Redis.
 ///
 /// # Errors
 /// Always.

@@ -1,7 +1,7 @@
-//! Values in Redis, or a server that speaks like it (Valkey).
+//! A cache in Redis or a compatible server, such as Valkey.
 //!
-//! All calls share one connection: the library pipelines them. After a failure the connection is dropped, and the next
-//! call opens another one.
+//! All calls share one connection, on which the library pipelines them. After a failure the connection is dropped, and
+//! the next call opens a new one.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::key::CacheKey;
 use super::remote;
 use crate::store::BoxFuture;
 
-/// One Redis.
+/// One Redis server.
 #[derive(Debug)]
 pub struct RedisCache {
     client: Client,
@@ -25,7 +25,7 @@ pub struct RedisCache {
     guard: Guard,
 }
 
-/// The connection in use. Another one is another value, so that a call that failed on an old one does not drop it.
+/// The current connection. Its identity keeps a call that failed on an older connection from dropping it.
 #[derive(Debug, Clone)]
 struct Open {
     connection: MultiplexedConnection,
@@ -33,11 +33,11 @@ struct Open {
 }
 
 impl RedisCache {
-    /// The server at this address, `redis://[user:password@]host[:port][/database]`; the connection is made when it is
-    /// needed.
+    /// A cache on the server at this address, `redis://[user:password@]host[:port][/database]`. The connection is
+    /// opened on demand.
     ///
     /// # Errors
-    /// The address is none.
+    /// The address is malformed.
     pub fn new(url: &str) -> Result<Self, CacheError> {
         let client = Client::open(url).map_err(of_library)?;
         let place = without_password(url);
@@ -54,7 +54,7 @@ impl RedisCache {
         if let Some(open) = &*kept {
             return Ok(open.clone());
         }
-        // The time limit is ours; the limits of the library would only add two kinds of the same failure.
+        // The guard applies the timeout; the library's own would only add further kinds of the same failure.
         let settings = AsyncConnectionConfig::new()
             .set_connection_timeout(None)
             .set_response_timeout(None);
@@ -99,14 +99,14 @@ fn command(name: &str, key: CacheKey) -> Cmd {
 
 #[allow(clippy::needless_pass_by_value, reason = "the shape map_err wants")]
 fn of_library(error: RedisError) -> CacheError {
-    // Two thirds of the keys would be somewhere else: that is to be seen at the first call.
+    // Reported at the first call: other nodes have most of the keys.
     if error.is_cluster_error() {
-        return CacheError::Server(format!("it is a node of a cluster, which is not spoken here ({error})"));
+        return CacheError::Server(format!("it is a node of a cluster, and clusters are not supported ({error})"));
     }
     CacheError::Server(error.to_string())
 }
 
-/// The address as it may be logged.
+/// The address without its password, for logs.
 fn without_password(url: &str) -> String {
     match (url.split_once("://"), url.rsplit_once('@')) {
         (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{host}"),

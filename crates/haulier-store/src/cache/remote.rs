@@ -1,7 +1,7 @@
-//! Rules common to the caches on the network: limits, and a check sum over key and value.
+//! Rules of all caches on the network: limits, and a checksum of key and value.
 //!
-//! Such a cache is shared, and may be full, restarted, of another version, or written to by others. A value that was cut
-//! short or lies under the wrong key must be a miss, not another site's picture.
+//! Such a cache is shared: it may be full or restarted, and other programs may write to it. A truncated value, or one
+//! under a wrong key, must be a miss.
 
 use std::time::Duration;
 
@@ -10,20 +10,20 @@ use bytes::{Bytes, BytesMut};
 use super::cache::CacheError;
 use super::key::CacheKey;
 
-/// Time limit of a call. Rendering a small image again takes a few milliseconds: a client should not wait much longer
-/// for a copy of it.
+/// Timeout of a call. Rendering a small image takes a few milliseconds, so waiting much longer for a copy is not worth
+/// it.
 pub(super) const BUDGET: Duration = Duration::from_millis(50);
-/// The longest value, bytes: memcached's own default for an item is 1 MiB with its key.
+/// Longest value, bytes: memcached's default limit of an item with its key is 1 MiB.
 pub(super) const MOST: usize = 1_000_000;
-/// Lifetime of a value that no request asks for. Memcached reads more than 30 days as a date.
+/// Lifetime of a value. Memcached reads more than 30 days as a date.
 pub(super) const EXPIRY: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-/// Prefix of every value; another layout gets another number.
+/// Prefix of every value; a new layout gets a new number.
 const MAGIC: &[u8; 4] = b"hlr1";
-/// Bytes of the check sum.
+/// Bytes of the checksum.
 const SUM: usize = 16;
 
-/// The value after its prefix and check sum.
+/// The value with prefix and checksum.
 pub(super) fn seal(key: CacheKey, value: &Bytes) -> Bytes {
     let mut sealed = BytesMut::with_capacity(MAGIC.len() + SUM + value.len());
     sealed.extend_from_slice(MAGIC);

@@ -1,11 +1,10 @@
-//! Room for values of many sizes that come and go: one piece of memory, and a map of what is free in it.
+//! A memory pool for values of many sizes: one mapping, and a map of its free pieces.
 //!
-//! An allocator keeps pages for each size and each thread, of up to 4 MiB, and uses all of a page before any of it again.
-//! Values that are read by several threads and let go in another order leave every such page partly full, for good: 16
-//! MiB of images took 250 MiB. Here a value takes the smallest
-//! free piece that holds it, and neighbours become one again. There are twice as many addresses as values may take, so
-//! that there nearly always is such a piece; the memory of what is free goes back to the system before it is an eighth of
-//! that.
+//! The allocator keeps pages of up to 4 MiB per size and thread. Values that several threads read, and that are freed
+//! in another order, leave these pages partly filled for good: 16 MiB of images took 250 MiB. Here a value takes the
+//! smallest free piece that holds it, and adjacent free pieces are merged. The mapping has twice the addresses that
+//! values may take, so there is nearly always such a piece. The memory of free pieces is returned to the system before
+//! it reaches an eighth of the limit.
 #![allow(unsafe_code)] // mmap, and the slices of it that are handed out
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,34 +17,34 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-/// Alignment of pieces, bytes.
+/// Alignment of a piece, bytes.
 const GRAIN: usize = 256;
-/// Addresses for each byte of values.
+/// Bytes of addresses per byte of values.
 const ADDRESSES: usize = 2;
-/// This part of the addresses may be free and still have memory: it is used again without asking for it.
+/// Part of the addresses that may be free and keep its memory, for reuse without a system call.
 const SPARE: usize = 16;
 
-/// The room of one cache. Clones are the same room; its memory goes with the last value in it.
+/// The memory pool of one cache. Clones share it; its memory is freed with the last value.
 #[derive(Clone, Debug)]
 pub struct Room(Arc<Memory>);
 
-/// A mapping, which moves as little as what lies in it.
+/// The mapping, at a fixed address.
 struct Memory {
     start: *mut u8,
     length: usize,
-    /// Of the system, bytes.
+    /// Page size of the system, bytes.
     page: usize,
     free: Mutex<Free>,
 }
 
-// SAFETY: the mapping belongs to no thread. Each piece of it is reached through the one `RoomPiece` that took it, or through
-// `&mut Free` while it is free.
+// SAFETY: the mapping belongs to no thread. Each piece of it is reached through the one `RoomPiece` that took it, or
+// through `&mut Free` while it is free.
 unsafe impl Send for Memory {}
 // SAFETY: as above; a mutex protects the map of free pieces.
 unsafe impl Sync for Memory {}
 
 impl Room {
-    /// Room for values of `bytes` together. The system gives memory when it is used.
+    /// A pool for `bytes` of values. The system provides memory on first use.
     ///
     /// # Errors
     /// The system has no such range of addresses.
@@ -57,7 +56,7 @@ impl Room {
         let length = length.and_then(|length| length.max(1).checked_next_multiple_of(page));
         let length = length.ok_or(io::ErrorKind::OutOfMemory)?;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a new private mapping at a place the system chooses; nothing else knows it.
+        // SAFETY: a new private mapping at an address that the system chooses; no other code knows it.
         let start = unsafe { mmap_anonymous(ptr::null_mut(), length, ProtFlags::READ | ProtFlags::WRITE, flags)? };
         let memory = Memory {
             start: start.cast(),
@@ -65,12 +64,12 @@ impl Room {
             page,
             free: Mutex::new(Free::new(length)),
         };
-        // A huge page would take back the memory that was released around a value. Not every kernel has them.
+        // A huge page would take back the memory that was released around a value. Fails on kernels without huge pages.
         let _ = memory.advise(0, length, Advice::LinuxNoHugepage);
         Ok(Self(Arc::new(memory)))
     }
 
-    /// A piece of this length, whose bytes are anything; `None` if there is none in one.
+    /// Takes a piece of this length with arbitrary content; `None` if no free piece is long enough.
     #[must_use]
     pub fn take(&self, length: usize) -> Option<RoomPiece> {
         let taken = length.max(1).next_multiple_of(GRAIN);
@@ -83,7 +82,7 @@ impl Room {
         })
     }
 
-    /// A buffer of this length: a piece, or memory of the allocator where there is none.
+    /// A buffer of this length: a piece, or memory of the allocator if no piece is free.
     #[must_use]
     pub fn buffer(&self, length: usize) -> Buffer {
         match self.take(length) {
@@ -92,7 +91,7 @@ impl Room {
         }
     }
 
-    /// The same bytes, in here if there is room for them.
+    /// Copies the bytes into the pool, if there is a free piece.
     #[must_use]
     pub fn keep(&self, bytes: Bytes) -> Bytes {
         match self.take(bytes.len()) {
@@ -105,7 +104,7 @@ impl Room {
     }
 }
 
-/// Memory that is filled and then handed out.
+/// A buffer that is filled and then becomes [`Bytes`].
 #[derive(Debug)]
 pub enum Buffer {
     Piece(RoomPiece),
@@ -135,23 +134,24 @@ impl Memory {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a piece back.
+    /// Frees a piece.
     fn give(&self, begin: usize, length: usize) {
         let mut free = self.free();
         free.give(begin, length);
         let most = self.length / SPARE;
         if free.dirty > most {
-            // Memory that cannot be released serves the next values.
+            // Memory that cannot be released is used for the next values.
             free.clean(most / 2, self.page, |begin, length| {
                 let _ = self.advise(begin, length, Advice::LinuxDontNeed);
             });
         }
     }
 
-    /// Tells the system about a range of pages, which must be free if the advice empties them.
+    /// Calls madvise for a range of pages, which must be free if the advice discards them.
     fn advise(&self, begin: usize, length: usize, advice: Advice) -> io::Result<()> {
         assert!(begin + length <= self.length, "it lies in the mapping");
-        // SAFETY: the range is ours. It is emptied only while the map of what is free is locked and names it.
+        // SAFETY: the range is in our mapping. It is discarded only while the map of free pieces is locked and contains
+        // it.
         unsafe { madvise(self.start.add(begin).cast(), length, advice)? };
         Ok(())
     }
@@ -159,7 +159,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: the mapping is ours, and every piece of it held it.
+        // SAFETY: the mapping is ours, and no piece of it is left, since each holds it.
         let _ = unsafe { munmap(self.start.cast(), self.length) };
     }
 }
@@ -172,7 +172,7 @@ impl fmt::Debug for Memory {
     }
 }
 
-/// A piece of a room; it is free again when this is dropped.
+/// A piece of a room, freed when dropped.
 #[derive(Debug)]
 pub struct RoomPiece {
     memory: Arc<Memory>,
@@ -208,21 +208,21 @@ impl Drop for RoomPiece {
     }
 }
 
-/// The free pieces; no two of them touch.
+/// The free pieces; no two are adjacent.
 #[derive(Debug, Default)]
 struct Free {
-    /// By where they begin.
+    /// Free pieces by their offset.
     pieces: BTreeMap<usize, FreePiece>,
-    /// The same, the shortest first: length and where it begins.
+    /// Length and offset of each, the shortest first.
     lengths: BTreeSet<(usize, usize)>,
-    /// Of all pieces together.
+    /// Bytes that may have memory, in all pieces together.
     dirty: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct FreePiece {
     length: usize,
-    /// Bytes of it that have memory, at most.
+    /// Upper bound of its bytes that have memory.
     dirty: usize,
 }
 
@@ -246,7 +246,7 @@ impl Free {
         Some(piece)
     }
 
-    /// The beginning of the shortest piece that is long enough; so much of it is no longer free.
+    /// Takes `length` bytes from the shortest piece that is long enough, and returns their offset.
     fn take(&mut self, length: usize) -> Option<usize> {
         let &(_, begin) = self.lengths.range((length, 0)..).next()?;
         let piece = self.remove(begin)?;
@@ -258,7 +258,7 @@ impl Free {
         Some(begin)
     }
 
-    /// Frees a piece and joins it with its neighbours.
+    /// Frees a piece and merges it with adjacent ones.
     fn give(&mut self, mut begin: usize, length: usize) {
         let mut joined = FreePiece { length, dirty: length };
         let before = self.pieces.range(..begin).next_back();
@@ -272,7 +272,7 @@ impl Free {
         self.insert(begin, joined);
     }
 
-    /// Has the memory of the longest pieces given back until no more than `most` bytes may have some.
+    /// Passes the longest pieces to `give_back`, until at most `most` bytes may have memory.
     fn clean(&mut self, most: usize, page: usize, mut give_back: impl FnMut(usize, usize)) {
         for &(length, begin) in self.lengths.iter().rev() {
             if self.dirty <= most || length < 2 * page {
@@ -281,11 +281,11 @@ impl Free {
             let Some(piece) = self.pieces.get_mut(&begin).filter(|piece| piece.dirty > 0) else {
                 continue;
             };
-            // A page at the border may hold a value, too.
+            // A page at a border may also hold a value.
             let first = begin.next_multiple_of(page);
             let end = (begin + length) / page * page;
             give_back(first, end - first);
-            // The rest at the borders is too small for another call.
+            // The rest at the borders is too small to matter.
             self.dirty -= std::mem::take(&mut piece.dirty);
         }
     }

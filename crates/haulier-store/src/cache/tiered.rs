@@ -1,4 +1,4 @@
-//! A row of caches, the nearest first.
+//! Several caches in a row, the nearest first.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use super::cache::{Cache, CacheError, Cached, Tier};
 use super::key::CacheKey;
 use crate::runtime::blocking;
 
-/// Caches that are asked one after the other. A failure of one is a miss there.
+/// Caches that are asked one after the other. A failure of one is a miss.
 #[derive(Debug, Clone, Default)]
 pub struct Tiered(Arc<[Member]>);
 
@@ -20,7 +20,7 @@ struct Member {
     failures: AtomicU64,
 }
 
-/// A value and where it was.
+/// A found value, with the kind of cache.
 #[derive(Debug)]
 pub struct Hit {
     pub value: Cached,
@@ -31,14 +31,14 @@ pub struct Hit {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TierStatus {
     pub tier: Tier,
-    /// For people.
+    /// Location, for messages.
     pub place: String,
     /// Failed calls since the start.
     pub failures: u64,
 }
 
 impl Tiered {
-    /// A row of these, the nearest first.
+    /// These caches, the nearest first.
     #[must_use]
     pub fn new(caches: Vec<Arc<dyn Cache>>) -> Self {
         let member = |cache| Member {
@@ -48,7 +48,7 @@ impl Tiered {
         Self(caches.into_iter().map(member).collect())
     }
 
-    /// The value from the nearest cache that has it. The nearer ones get it in the background.
+    /// The value from the nearest cache that has it, which is copied into the nearer ones in the background.
     pub async fn get(&self, key: CacheKey) -> Option<Hit> {
         for (number, member) in self.0.iter().enumerate() {
             if let Ok(Some(value)) = member.count(member.cache.get(key).await) {
@@ -60,7 +60,7 @@ impl Tiered {
         None
     }
 
-    /// Puts what cache `number` had into those before it.
+    /// Copies the value of cache `number` into those before it.
     fn promote(&self, key: CacheKey, value: Cached, number: usize) -> Cached {
         if number == 0 {
             return value;
@@ -81,7 +81,7 @@ impl Tiered {
         value
     }
 
-    /// Keeps a value everywhere.
+    /// Stores a value in all caches.
     pub async fn put(&self, key: CacheKey, value: &Bytes) {
         self.put_into(&self.0, key, value).await;
     }
@@ -93,12 +93,12 @@ impl Tiered {
         }
         let outcomes = join_all(calls).await;
         for (member, outcome) in members.iter().zip(outcomes) {
-            // Counted, and said by its guard: a value that is not kept is made again.
+            // An error is counted, and logged by the guard; the value can be made again.
             let _ = member.count(outcome);
         }
     }
 
-    /// Forgets a value everywhere.
+    /// Removes a value from all caches.
     pub async fn delete(&self, key: CacheKey) {
         let mut calls = Vec::with_capacity(self.0.len());
         for member in self.0.iter() {
@@ -110,7 +110,7 @@ impl Tiered {
         }
     }
 
-    /// Status of each cache, in their order.
+    /// Status of each cache, in order.
     #[must_use]
     pub fn status(&self) -> Vec<TierStatus> {
         let status = |member: &Member| TierStatus {
@@ -126,7 +126,7 @@ impl Member {
     fn count<T>(&self, outcome: Result<T, CacheError>) -> Result<T, CacheError> {
         if let Err(error) = &outcome {
             self.failures.fetch_add(1, Ordering::Relaxed);
-            tracing::debug!(tier = self.cache.tier().as_str(), %error, "a cache was of no help");
+            tracing::debug!(tier = self.cache.tier().as_str(), %error, "a cache failed");
         }
         outcome
     }
