@@ -169,8 +169,8 @@ impl Decoder {
     /// bytes taken: all, unless the body ended or the room did.
     ///
     /// # Errors
-    /// [`ChunkError`] at the first byte that RFC 9112 §7.1 does not allow, or that is beyond a limit. Body bytes before it
-    /// may have been appended. Later calls fail again.
+    /// [`ChunkError`] at the first byte that RFC 9112 §7.1 does not allow, or that is beyond a limit. Body bytes before
+    /// it may have been appended. Later calls fail again.
     pub fn decode(&mut self, input: &[u8], out: &mut Vec<u8>, room: usize) -> Result<usize, ChunkError> {
         let (mut taken, mut room) = (0, room);
         while let Some(&byte) = input.get(taken) {

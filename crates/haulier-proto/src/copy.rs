@@ -1,9 +1,10 @@
 //! Copying long runs of bytes, piece by piece.
 //!
-//! For more than about 2 KB, glibc's memcpy uses `rep movsb` where the processor calls it fast. On Zen 3 and Zen 4 it
-//! needs thirty times as long if the place lies up to 63 bytes behind the source within their 4-KiB pages (glibc's bug
-//! 30994, which Debian 12 has): 3.5 GB/s instead of 100, measured. Content begins at the start of a page and is copied
-//! behind a head of a few bytes, so that case is common. Short pieces are copied by vectors, wherever they lie.
+//! For more than about 2 KB, glibc's memcpy uses `rep movsb` if the processor reports it as fast. On Zen 3 and Zen 4
+//! that takes thirty times as long if the destination is up to 63 bytes after the source within their 4-KiB pages
+//! (glibc bug 30994, in Debian 12): 3.5 GB/s instead of 100, measured. Content begins at the start of a page and is
+//! copied after a head of a few bytes, so the case is common. Short pieces are copied by vector instructions at any
+//! offset.
 
 /// Bytes of a piece: below all of the thresholds for `rep movsb`, whose least is 2112.
 pub const PIECE: usize = 2048;

@@ -22,9 +22,9 @@ impl ByteRange {
 /// The parts of the representation to send.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ranges {
-    /// Everything, 200: the field is malformed, of another unit, or asks for too many ranges or too many bytes.
+    /// The whole, 200: the field is malformed, of another unit, or asks for too many ranges or bytes.
     Whole,
-    /// Nothing, 416: no range touches the representation.
+    /// No part, 416: no range overlaps the representation.
     Unsatisfiable,
     /// One run, 206.
     One(ByteRange),

@@ -2,9 +2,9 @@
 
 use std::fmt::{self, Display, Formatter, Write};
 
-/// True for characters that a terminal or browser obeys or does not show: control characters, marks that turn the
-/// direction of writing (U+202E has `gpj.exe` read as `exe.jpg`), other invisible format characters, and the separators
-/// of lines.
+/// True for characters that a terminal or browser interprets or does not show: control characters, marks that change
+/// the writing direction (U+202E makes `gpj.exe` appear as `exe.jpg`), other invisible format characters, and line
+/// separators.
 ///
 /// These are the general categories Cc, Zl, Zp and Cf (Unicode 16) but the signs of Cf that are visible, and the tags
 /// of plane 14, assigned or not.
@@ -39,7 +39,7 @@ pub fn printable(text: &str) -> String {
 
 /// Text escaped for HTML and XML, between tags and between double quotes.
 ///
-/// Control characters, which XML forbids and terminals obey, and marks that turn the direction of a line become U+FFFD.
+/// Control characters, which XML forbids, and marks that change the writing direction become U+FFFD.
 #[derive(Debug, Clone, Copy)]
 pub struct Escaped<'a>(pub &'a str);
 

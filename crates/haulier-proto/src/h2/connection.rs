@@ -40,7 +40,7 @@ pub enum ServerEvent<'i> {
     /// Some of a request's body. The driver calls [`Connection::consume`] when it has consumed it. With `end`, the body
     /// is complete, and `data` may be empty.
     Data { stream: u32, data: &'i [u8], end: bool },
-    /// The stream is gone, by the client's will or by its fault: no more can be sent on it.
+    /// The stream was reset by the client, or for its fault: no more can be sent on it.
     Reset { stream: u32, code: ErrorCode },
     /// The client is going to close the connection and opens no more streams.
     GoAway { code: ErrorCode },

@@ -5,7 +5,7 @@ use crate::copy;
 
 /// Bytes of a frame head.
 pub const HEAD_LENGTH: usize = 9;
-/// The largest payload everybody must take (RFC 9113 §4.2), and the largest we take.
+/// The largest payload that every peer must accept (RFC 9113 §4.2), and the largest that we accept.
 pub const DEFAULT_PAYLOAD: u32 = 16_384;
 /// The highest stream number.
 pub const MOST_STREAM: u32 = 0x7fff_ffff;
@@ -34,7 +34,7 @@ pub enum FrameType {
     GoAway,
     WindowUpdate,
     Continuation,
-    /// To be ignored (RFC 9113 §4.1).
+    /// Ignored (RFC 9113 §4.1).
     Unknown(u8),
 }
 
@@ -200,8 +200,8 @@ pub fn write_data(out: &mut Vec<u8>, stream: u32, data: &[u8], end_stream: bool,
     }
 }
 
-/// Appends one DATA frame of at most `most` bytes, which `fill` writes into their place and counts; if they are as many
-/// as `last`, they end the stream. Says how many they are; for none, there is no frame.
+/// Appends one DATA frame of at most `most` bytes. `fill` writes the payload in place and returns its length; a length
+/// of `last` ends the stream. Returns the length; for 0 there is no frame.
 ///
 /// # Errors
 /// That of `fill`; there is no frame then.

@@ -14,7 +14,7 @@ use super::frame::{ACK, DEFAULT_PAYLOAD, END_HEADERS, END_STREAM, FrameHead, HEA
 /// The progress of [`super::connection::Connection::receive`] or [`super::client::Client::receive`].
 #[derive(Debug)]
 pub struct Received<E> {
-    /// Bytes of the input that are done with.
+    /// Bytes of the input that were consumed.
     pub taken: usize,
     /// `None`: more input is needed.
     pub event: Option<E>,
@@ -52,7 +52,7 @@ pub(super) enum Frame<'i> {
         increment: u32,
     },
     PushPromise,
-    /// To be ignored (RFC 9113 §4.1).
+    /// Ignored (RFC 9113 §4.1).
     Unknown,
 }
 
@@ -107,7 +107,7 @@ impl FrameReader {
         }
     }
 
-    /// Says whether the preface or a field block has begun and not ended.
+    /// True if the preface or a field block has begun and not ended.
     pub(super) fn is_within_head(&self) -> bool {
         self.block.is_some() || matches!(self.state, ReaderState::Preface | ReaderState::FirstSettings)
     }

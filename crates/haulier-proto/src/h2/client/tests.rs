@@ -537,7 +537,7 @@ impl Pair {
 }
 
 proptest! {
-    /// Whatever the windows and however the bytes are cut, both of our sides understand each other.
+    /// Our client and our server understand each other with any windows, and with the bytes cut anywhere.
     #[test]
     fn our_client_gets_from_our_server_what_it_asked_for(
         bodies in proptest::collection::vec((0usize..40_000, any::<bool>()), 1..12),
