@@ -1,4 +1,4 @@
-//! Colours: the profile of an original, and the way to sRGB.
+//! Colours: the ICC profile of an original, and the conversion to sRGB.
 
 use moxcms::{ColorProfile, DataColorSpace, Layout, ProfileText, TransformOptions};
 
@@ -8,12 +8,12 @@ use crate::raster::{PixelKind, Raster};
 pub(crate) struct Profile(ColorProfile);
 
 impl Profile {
-    /// Reads an ICC profile; one that is broken is as good as none.
+    /// Reads an ICC profile; a broken one is ignored.
     pub(crate) fn read(bytes: &[u8]) -> Option<Self> {
         ColorProfile::new_from_slice(bytes).ok().map(Self)
     }
 
-    /// True if it says that it is sRGB: nothing is to be done.
+    /// True if it is sRGB by its description, so no conversion is needed.
     pub(crate) fn is_srgb(&self) -> bool {
         self.0.color_space == DataColorSpace::Rgb && self.description().is_some_and(|name| name.contains("sRGB"))
     }
@@ -26,7 +26,7 @@ impl Profile {
         }
     }
 
-    /// The image in sRGB, if the profile is one for its pixels.
+    /// Converts the image to sRGB, if the profile fits its pixels.
     fn convert(&self, raster: &Raster) -> Option<Raster> {
         let (from, to, kind) = match (self.0.color_space, raster.kind) {
             (DataColorSpace::Rgb, PixelKind::Rgb) => (Layout::Rgb, Layout::Rgb, PixelKind::Rgb),
@@ -52,7 +52,7 @@ impl Profile {
     }
 }
 
-/// The image in sRGB, by its profile if it has a fitting one. Inks without a profile mix as in a browser.
+/// Converts an image to sRGB by its profile. Inks without a profile are mixed as in a browser.
 pub(crate) fn to_srgb(raster: Raster, profile: Option<&Profile>) -> Raster {
     let converted = profile
         .filter(|profile| !profile.is_srgb())
@@ -64,7 +64,7 @@ pub(crate) fn to_srgb(raster: Raster, profile: Option<&Profile>) -> Raster {
     }
 }
 
-/// Each ink takes its part of the light that black leaves.
+/// Converts inks to RGB: each ink absorbs its part of the light that black leaves.
 fn mixed(raster: &Raster) -> Raster {
     raster.map(PixelKind::Rgb, |inks| {
         let light = |ink: u8| {
@@ -75,7 +75,7 @@ fn mixed(raster: &Raster) -> Raster {
     })
 }
 
-/// Shades of grey: luma of ITU-R BT.601, as JPEG has it.
+/// Converts to grey: luma of ITU-R BT.601, as in JPEG.
 pub(crate) fn grey(raster: &Raster) -> Raster {
     let luma = |pixel: &[u8]| {
         let sum = u32::from(pixel[0]) * 19_595 + u32::from(pixel[1]) * 38_470 + u32::from(pixel[2]) * 7_471;

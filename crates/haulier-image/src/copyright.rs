@@ -1,7 +1,7 @@
 //! Author and copyright: the only metadata of an original that its variants may keep.
 //!
-//! It is read from Exif, then IPTC, then XMP, as the Metadata Working Group has it (guidelines 2.0 §3.3), and written as
-//! Exif; a GIF, which has no place for that, gets a comment.
+//! It is read from Exif, then IPTC, then XMP, in the order of the Metadata Working Group (guidelines 2.0 §3.3), and
+//! written as Exif. A GIF gets a comment instead.
 
 mod iptc;
 mod xmp;
@@ -10,10 +10,10 @@ use crate::exif::{self, ARTIST, COPYRIGHT};
 use crate::format::Format;
 use crate::original::{jpeg, png, webp};
 
-/// Most bytes of a text: what is longer is cut, so that a thumbnail stays one.
+/// Most bytes of a text; a longer one is cut, so that a thumbnail stays small.
 const LONGEST: usize = 512;
 
-/// The texts, of which at least one says something.
+/// Author and copyright; at least one of them is not empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Copyright {
     /// The author; empty if unknown.
@@ -43,12 +43,12 @@ impl Copyright {
         (found != Self::default()).then_some(found)
     }
 
-    /// Both texts say something.
+    /// True if neither text is empty.
     fn is_complete(&self) -> bool {
         !self.artist.is_empty() && !self.notice.is_empty()
     }
 
-    /// Takes from a block what is still missing.
+    /// Takes missing texts from a block.
     fn complete(&mut self, block: &Block<'_>) {
         let found = block.read();
         for (text, more) in [(&mut self.artist, found.artist), (&mut self.notice, found.notice)] {
@@ -58,14 +58,14 @@ impl Copyright {
         }
     }
 
-    /// As Exif: a TIFF structure.
+    /// The texts as Exif, a TIFF structure.
     pub(crate) fn exif(&self) -> Vec<u8> {
         let texts = [(ARTIST, &*self.artist), (COPYRIGHT, &*self.notice)];
         let said: Vec<_> = texts.into_iter().filter(|(_, text)| !text.is_empty()).collect();
         exif::of_texts(&said)
     }
 
-    /// As a line for people.
+    /// The texts as one readable line.
     pub(crate) fn line(&self) -> String {
         let texts = [&*self.notice, &*self.artist];
         let said: Vec<_> = texts.into_iter().filter(|text| !text.is_empty()).collect();
@@ -73,7 +73,7 @@ impl Copyright {
     }
 }
 
-/// A piece of metadata in a file.
+/// A block of metadata in a file.
 #[derive(Debug)]
 enum Block<'a> {
     /// A TIFF structure.
@@ -81,12 +81,12 @@ enum Block<'a> {
     /// Image resources of Photoshop, with IPTC in one of them.
     Photoshop(&'a [u8]),
     Xmp(&'a [u8]),
-    /// A text of a PNG: its name, and Latin-1.
+    /// A text of a PNG: its keyword, and Latin-1.
     Text(&'a [u8], &'a [u8]),
 }
 
 impl Block<'_> {
-    /// Of all blocks, what is to be believed first.
+    /// Ranks of the kinds of blocks; the lowest takes precedence.
     const RANKS: std::ops::Range<u8> = 0..4;
 
     fn rank(&self) -> u8 {
@@ -101,7 +101,7 @@ impl Block<'_> {
     fn read(&self) -> Copyright {
         match *self {
             Self::Exif(tiff) => {
-                // A NUL may stand between the photographer's and the editor's right.
+                // A NUL may separate the copyrights of photographer and editor.
                 let text = |tag| exif::text(tiff, tag).map(decoded).unwrap_or_default();
                 Copyright {
                     artist: text(ARTIST),
@@ -140,7 +140,7 @@ fn of_jpeg(bytes: &[u8]) -> Vec<Block<'_>> {
 fn of_png(bytes: &[u8]) -> Vec<Block<'_>> {
     let blocks = png::Chunks::of(bytes).filter_map(|(name, content)| match &name {
         b"eXIf" => Some(Block::Exif(content)),
-        // Name, not compressed, no language, no translated name.
+        // Keyword, not compressed, no language, no translated keyword.
         b"iTXt" => content.strip_prefix(b"XML:com.adobe.xmp\0\0\0\0\0").map(Block::Xmp),
         b"tEXt" => {
             let end = content.iter().position(|&byte| byte == 0)?;
@@ -160,7 +160,7 @@ fn of_webp(bytes: &[u8]) -> Vec<Block<'_>> {
     blocks.collect()
 }
 
-/// Text of unknown encoding: UTF-8 if it is valid, else Latin-1.
+/// Decodes text of unknown encoding: UTF-8 if valid, otherwise Latin-1.
 fn decoded(text: &[u8]) -> String {
     std::str::from_utf8(text).map_or_else(|_| latin1(text), str::to_owned)
 }
@@ -169,7 +169,7 @@ fn latin1(text: &[u8]) -> String {
     text.iter().map(|&byte| char::from(byte)).collect()
 }
 
-/// One line of no more than [`LONGEST`] bytes; parts between control characters are put side by side.
+/// The text as one line of at most [`LONGEST`] bytes; parts between control characters are joined by commas.
 fn tidy(text: &str) -> String {
     let parts = text.split(char::is_control).map(str::trim);
     let parts: Vec<&str> = parts.filter(|part| !part.is_empty()).collect();
@@ -183,7 +183,7 @@ fn cut(text: &str, most: usize) -> &str {
     &text[..end]
 }
 
-/// A JPEG with Exif in it, before everything but the segment that says it is one.
+/// Inserts the copyright into a JPEG as Exif, after the JFIF segment if there is one.
 pub(crate) fn into_jpeg(bytes: Vec<u8>, copyright: Option<&Copyright>) -> Vec<u8> {
     let Some(copyright) = copyright else { return bytes };
     let first = jpeg::Segments::of(&bytes).next();
@@ -196,7 +196,7 @@ pub(crate) fn into_jpeg(bytes: Vec<u8>, copyright: Option<&Copyright>) -> Vec<u8
     [&bytes[..place], &segment, &bytes[place..]].concat()
 }
 
-/// A WebP with Exif after its pictures (RFC 9649 §2.7).
+/// Appends the copyright to a WebP as Exif (RFC 9649 §2.7).
 pub(crate) fn into_webp(bytes: Vec<u8>, copyright: Option<&Copyright>, (width, height): (u32, u32)) -> Vec<u8> {
     const HAS_EXIF: u8 = 0x08;
     let Some(copyright) = copyright else { return bytes };
@@ -208,7 +208,7 @@ pub(crate) fn into_webp(bytes: Vec<u8>, copyright: Option<&Copyright>, (width, h
     if chunks.starts_with(b"VP8X") {
         chunks[8] |= HAS_EXIF;
     } else {
-        // Transparent ones and animations have this chunk already.
+        // Transparent files and animations have this chunk already.
         let side = |side: u32| (side - 1).to_le_bytes();
         let extended = [&[HAS_EXIF, 0, 0, 0][..], &side(width)[..3], &side(height)[..3]].concat();
         chunks = [chunk(b"VP8X", &extended), chunks].concat();

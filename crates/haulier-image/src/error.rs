@@ -11,24 +11,24 @@ use crate::format::Format;
 /// A rendering that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
-    /// The bytes are none of the formats we know (415).
+    /// The bytes have no known format (415).
     #[error("not an image of a known format")]
     Unknown,
-    /// A format this build does not read or write (415).
+    /// This build does not read or write the format (415).
     #[error("{format} cannot be {} here", if *.written { "written" } else { "read" })]
     Unsupported {
         /// The format.
         format: Format,
-        /// True if it was to be written.
+        /// True for writing.
         written: bool,
     },
-    /// An animation, for a format that would show its first picture only, where it is to stay one (415).
+    /// The animation must be kept, and the format holds only one picture (415).
     #[error("the image is an animation, and {format} holds one picture")]
     Animated {
         /// The format.
         format: Format,
     },
-    /// The bytes begin like an image and are none (422).
+    /// The bytes begin like an image but do not decode (422).
     #[error("the image does not decode: {0}")]
     Malformed(String),
     /// More than the limits allow (413 for bytes of the original, else 422).
@@ -41,7 +41,7 @@ pub enum ImageError {
         /// Its limit.
         limit: u64,
     },
-    /// The region asked for lies outside of the image (400; zimg's 404).
+    /// The requested region lies outside the image (400; 404 for zimg).
     #[error("the region lies outside of the image of {width} × {height}")]
     Outside {
         /// Width of the image, pixels, upright.
@@ -49,22 +49,22 @@ pub enum ImageError {
         /// Height of the image, pixels, upright.
         height: u32,
     },
-    /// The worker process died of this image: by a crash, or by one of its own limits (422; do not try again soon).
+    /// The image ended its worker process, by a crash or a resource limit (422; not to be retried soon).
     #[error("the image ended its worker: {0}")]
     Crashed(String),
-    /// Two workers in a row were ended by a signal from outside, and not by the image (503 with Retry-After).
+    /// Two workers in a row were ended by a signal from outside (503 with Retry-After).
     #[error("the image's worker was ended from outside: {0}")]
     Killed(String),
-    /// It took too long, and the worker was ended (422; do not try again soon).
+    /// Rendering took too long, and the worker was ended (422; not to be retried soon).
     #[error("not done within {limit:?}")]
     Deadline {
         /// The deadline.
         limit: Duration,
     },
-    /// Every worker is busy and enough wait already, or the wait was too long (503 with Retry-After).
+    /// Every worker is busy, and the queue is full or the wait was too long (503 with Retry-After).
     #[error("every image worker is busy")]
     Busy {
-        /// When it may be worth trying again.
+        /// Time after which a retry may succeed.
         retry_after: Duration,
     },
     /// The original cannot be read, or no worker can be started (500).
@@ -73,14 +73,14 @@ pub enum ImageError {
 }
 
 impl ImageError {
-    /// True if the image itself is at fault, so that the same request fails again: worth a negative cache.
+    /// True if the image itself is the cause, so the same request will fail again and can be cached.
     #[must_use]
     pub fn is_of_image(&self) -> bool {
         !matches!(self, Self::Busy { .. } | Self::Killed(_) | Self::Worker(_))
     }
 }
 
-/// The message of a library about a broken image.
+/// Wraps a library's error about a broken image.
 pub(crate) fn malformed(error: impl fmt::Display) -> ImageError {
     ImageError::Malformed(error.to_string())
 }
@@ -100,9 +100,9 @@ pub enum Excess {
     Output,
     /// Bytes of memory.
     Memory,
-    /// Pixels of an AVIF, for the time there is.
+    /// Pixels of an AVIF, by the deadline.
     AvifPixels,
-    /// Pixels of an AVIF, for those of its original.
+    /// Pixels of an AVIF, by those of its original.
     Enlarged,
 }
 
@@ -134,16 +134,16 @@ impl fmt::Display for Excess {
     }
 }
 
-/// A parameter that means nothing (400; zimg's 404).
+/// An invalid parameter (400; 404 for zimg).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OptionError {
-    /// Its name is not known.
+    /// An unknown name.
     #[error("unknown parameter `{0}`")]
     Unknown(String),
-    /// It stands in the query twice.
+    /// The parameter occurs twice.
     #[error("`{0}` is given twice")]
     Twice(String),
-    /// Its value means nothing.
+    /// An invalid value.
     #[error("`{name}={value}`: {expected}")]
     Value {
         /// The parameter.
@@ -153,7 +153,7 @@ pub enum OptionError {
         /// The allowed values.
         expected: &'static str,
     },
-    /// Parameters that contradict each other, or want another.
+    /// Parameters that contradict or require each other.
     #[error("{0}")]
     Together(&'static str),
 }

@@ -4,22 +4,22 @@ use crate::orientation::Orientation;
 
 /// Tag of the author.
 pub(crate) const ARTIST: u16 = 315;
-/// Whose it is.
+/// Tag of the copyright.
 pub(crate) const COPYRIGHT: u16 = 33_432;
 const ORIENTATION: u16 = 274;
 /// Types of TIFF.
 const ASCII: u16 = 2;
 const SHORT: u16 = 3;
-/// An IFD0 has a dozen entries; one that claims thousands is not read further.
+/// Most entries that are read; an IFD0 has about a dozen.
 const MOST_ENTRIES: u16 = 512;
 
-/// Finds the orientation in a TIFF structure; without one, or in a broken one, the image is upright.
+/// The orientation in a TIFF structure; upright if it is missing or broken.
 pub(crate) fn orientation(tiff: &[u8]) -> Orientation {
     let found = Directory::of(tiff).and_then(|directory| directory.number(ORIENTATION));
     found.map_or(Orientation::UPRIGHT, Orientation::of)
 }
 
-/// The text under a tag, as it is stored: a NUL ends it, and may stand in it.
+/// The text of a tag as stored: it ends with a NUL, and may contain some.
 pub(crate) fn text(tiff: &[u8], tag: u16) -> Option<&[u8]> {
     Directory::of(tiff)?.text(tag)
 }
@@ -92,11 +92,11 @@ impl<'a> Directory<'a> {
     }
 }
 
-/// A TIFF structure of texts alone. Tags ascend, and no text has a NUL.
+/// Writes a TIFF structure of these texts. Tags must ascend, and texts must have no NUL.
 pub(crate) fn of_texts(texts: &[(u16, &str)]) -> Vec<u8> {
     let mut tiff = b"MM\0*\0\0\0\x08".to_vec();
     tiff.extend((texts.len() as u16).to_be_bytes());
-    // Behind the entries, and the number of the next directory: none.
+    // Values follow the entries and the offset of the next directory, which is 0.
     let mut place = tiff.len() + 12 * texts.len() + 4;
     let mut values = Vec::new();
     for (tag, text) in texts {
@@ -112,7 +112,7 @@ pub(crate) fn of_texts(texts: &[(u16, &str)]) -> Vec<u8> {
         }
         tiff.extend((place as u32).to_be_bytes());
         values.extend_from_slice(text.as_bytes());
-        // The next one begins at an even place.
+        // Values begin at even offsets.
         values.resize(values.len() + 1 + length % 2, 0);
         place += length + length % 2;
     }

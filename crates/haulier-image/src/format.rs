@@ -1,18 +1,18 @@
 //! The image formats, by name and by content.
 //!
-//! The list is closed: what is not told by its first bytes to be one of these is never given to a decoder.
+//! The list is closed: bytes that do not begin like one of these formats never reach a decoder.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A format that images come in or go out.
+/// A format of originals and variants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Format {
     /// ITU-T T.81, in JFIF, Exif or bare.
     Jpeg,
-    /// W3C PNG; an animated one is read as its first picture.
+    /// W3C PNG; of an animated one the first picture is read.
     Png,
     /// GIF87a and GIF89a.
     Gif,
@@ -61,7 +61,7 @@ impl Format {
             .find(|format| name.eq_ignore_ascii_case(format.as_str()))
     }
 
-    /// The format these first bytes of a file tell; 16 are enough. Names and media types are never believed.
+    /// The format by the first bytes of a file; 16 are enough. File names and media types are not trusted.
     #[must_use]
     pub fn of_bytes(head: &[u8]) -> Option<Self> {
         match head {
@@ -86,7 +86,7 @@ impl Format {
         self != Self::Avif
     }
 
-    /// True if it can hold an animation that this crate reads and writes.
+    /// True if this crate reads and writes animations in this format.
     #[must_use]
     pub fn is_animated(self) -> bool {
         matches!(self, Self::Gif | Self::WebP)

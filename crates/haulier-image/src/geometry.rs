@@ -1,12 +1,12 @@
-//! Sizes: what part of an image becomes how large.
+//! Geometry: the part of an image that is shown, and its size in the answer.
 //!
-//! Plain arithmetic on the upright image, in pixels of the original, so that it can be done before anything is decoded.
+//! All of it is arithmetic on the upright image in pixels of the original, so it needs no decoded pixels.
 
 use crate::error::ImageError;
 use crate::options::{Mode, Region, Size, Transform, Unit};
 use crate::orientation::Orientation;
 
-/// A part of an image.
+/// A rectangle in an image.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Area {
     pub(crate) x: f64,
@@ -25,10 +25,10 @@ impl Area {
         }
     }
 
-    /// The region of this area that a query names.
+    /// The requested region within this area.
     ///
     /// # Errors
-    /// Its corner lies outside.
+    /// The region begins outside.
     pub(crate) fn cut(self, region: Region) -> Result<Self, ImageError> {
         let (x, y) = (f64::from(region.x), f64::from(region.y));
         if x >= self.width || y >= self.height {
@@ -46,10 +46,10 @@ impl Area {
         })
     }
 
-    /// A part of this size, pulled to a point: 0 is left and top, 1 right and bottom. It begins with a whole pixel of the
-    /// answer, as if all of it were scaled and then cut; `pixel` is the size of one.
+    /// A part of this size at a relative position: 0 is left and top, 1 right and bottom. It begins at a whole pixel of
+    /// the answer, as if the whole were scaled and then cropped; `pixel` is the size of such a pixel.
     pub(crate) fn part(self, (width, height): (f64, f64), (pull_x, pull_y): (f64, f64), pixel: (f64, f64)) -> Self {
-        // A hair's breadth is arithmetic.
+        // The constant absorbs rounding errors.
         let place = |slack: f64, pull: f64, pixel: f64| (slack.max(0.0) * pull / pixel + 1e-6).floor() * pixel;
         Self {
             x: self.x + place(self.width - width, pull_x, pixel.0),
@@ -59,8 +59,8 @@ impl Area {
         }
     }
 
-    /// The same part of the image as it is stored, where `from` is the upright size and `to` the size of the stored one,
-    /// which may have been made smaller by the decoder.
+    /// The same part in the stored image. `from` is the upright size, `to` the size of the stored image, which the
+    /// decoder may have reduced.
     pub(crate) fn stored(self, orientation: Orientation, from: (u32, u32), to: (f64, f64)) -> Self {
         let (width, height) = (f64::from(from.0), f64::from(from.1));
         let first = lay(orientation, (self.x / width, self.y / height));
@@ -80,13 +80,13 @@ impl Area {
     }
 }
 
-/// A whole number of pixels that arithmetic has missed by a hair: so that what need not be scaled is not.
+/// Rounds a side that misses a whole number only by rounding errors, so that no needless scaling occurs.
 fn snapped(side: f64) -> f64 {
     let whole = side.round();
     if (side - whole).abs() < 1e-6 { whole } else { side }
 }
 
-/// The place in the stored image of a place in the upright one; both from 0 to 1.
+/// Maps a point of the upright image to the stored one; coordinates from 0 to 1.
 pub(crate) fn lay(orientation: Orientation, (mut x, mut y): (f64, f64)) -> (f64, f64) {
     for _ in 0..orientation.quarters() {
         (x, y) = (y, 1.0 - x);
@@ -97,16 +97,16 @@ pub(crate) fn lay(orientation: Orientation, (mut x, mut y): (f64, f64)) -> (f64,
 /// The part of the image that is shown, and its size.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Fitting {
-    /// Size of the part that is seen, pixels of the original.
+    /// Size of the visible part, pixels of the original.
     pub(crate) seen: (f64, f64),
     /// Its size in the answer, pixels.
     pub(crate) scaled: (u32, u32),
-    /// The size it stands in: larger than `scaled` where background fills the rest.
+    /// Size of the canvas: larger than `scaled` if background fills the rest.
     pub(crate) canvas: (u32, u32),
 }
 
 impl Fitting {
-    /// The shape of a variant of an image, or part of an image, of this size.
+    /// Fits an image, or a part of one, of this size.
     pub(crate) fn of(width: f64, height: f64, transform: &Transform) -> Self {
         let whole = (width, height);
         let (wanted_width, wanted_height) = wanted(whole, transform);
@@ -125,7 +125,7 @@ impl Fitting {
         match transform.mode {
             Mode::Cover => {
                 let scale = across.max(down);
-                // As zimg does it: all of it is scaled to whole pixels, and then cut.
+                // As in zimg: the whole image is scaled to whole pixels, and then cropped.
                 let pixel = |side: f64| side / f64::from(rounded(side * scale));
                 let seen = (wanted_width * pixel(width), wanted_height * pixel(height));
                 Self {
@@ -166,7 +166,7 @@ impl Fitting {
         }
     }
 
-    /// The factor by which it shrinks, in the direction in which it shrinks least.
+    /// The reduction factor in the direction of the smaller reduction.
     pub(crate) fn reduction(&self) -> f64 {
         let across = self.seen.0 / f64::from(self.scaled.0);
         let down = self.seen.1 / f64::from(self.scaled.1);
@@ -180,7 +180,7 @@ impl Transform {
     }
 }
 
-/// The size that is wanted, in pixels. As zimg has it, what may not be enlarged wants no more than it has.
+/// The requested size in pixels. As in zimg, it is at most the image's size if that may not be enlarged.
 fn wanted((width, height): (f64, f64), transform: &Transform) -> (f64, f64) {
     let Size {
         width: across,
@@ -200,7 +200,7 @@ fn wanted((width, height): (f64, f64), transform: &Transform) -> (f64, f64) {
     (side(across, width), side(down, height))
 }
 
-/// Half a pixel is a whole one, and there is always one.
+/// Rounds half a pixel up; the result is at least 1.
 fn rounded(side: f64) -> u32 {
     ((side + 0.5).floor() as u32).max(1)
 }

@@ -1,8 +1,8 @@
-//! Images: what is asked for, how it is made, and the sandboxed processes that make it.
+//! The image engine: queries, rendering, and the sandboxed processes that render.
 //!
-//! A query becomes a [`Transform`] ([`zimg::parse`], [`native::parse`]); its [`Transform::key`] says what makes two variants
-//! the same, so an answer's ETag is known before any work. [`Workers::render`] has the variant made in a process of its
-//! own, where foreign bytes can do no more harm than fail. Nothing in this crate knows HTTP, stores or caches.
+//! A query becomes a [`Transform`] ([`zimg::parse`], [`native::parse`]). Its [`Transform::key`] identifies the variant,
+//! so the ETag is known before any work. [`Workers::render`] renders a variant in a separate process, where untrusted
+//! bytes can do no more harm than a failed request. This crate knows no HTTP, stores or caches.
 
 mod codec;
 mod colour;

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Excess, ImageError};
 
-/// Limits of one original and of what is made from it. All are judged by the header, before anything is decoded, but
-/// `frames`, which is known when they have been counted.
+/// Limits of one original and its variants. All but `frames` are checked by the header, before decoding; `frames` once
+/// they are counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Most bytes of an original.
@@ -20,20 +20,20 @@ pub struct Limits {
     pub output_side: u32,
     /// Most memory for the pixels of one image, bytes.
     pub memory: u64,
-    /// Most pixels of an AVIF: more are not written within the deadline.
+    /// Most pixels of an AVIF: more cannot be encoded within the deadline.
     pub avif_pixels: u64,
 }
 
-/// Pixels of an AVIF that a worker writes in a second, as a processor of 2026 does: what takes longer than its deadline in
-/// any case is not begun.
+/// Pixels of an AVIF that a worker encodes per second on a processor of 2026. An AVIF that would miss the deadline is
+/// refused at once.
 pub const AVIF_PIXELS_A_SECOND: u64 = 2_000_000;
-/// An AVIF up to this many pixels is made however small its original is.
+/// Pixels of an AVIF that are always allowed, however small the original is.
 const ENLARGED: u64 = 1_000_000;
-/// An enlarged image has at most this many times the pixels of the part it shows: twice the sides.
+/// Most enlargement of an AVIF in pixels: twice the sides.
 const ENLARGED_BY: u64 = 4;
 
 impl Default for Limits {
-    /// Those of public uploads.
+    /// The limits for public uploads.
     fn default() -> Self {
         Self {
             file: 32 << 20,
@@ -48,26 +48,26 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Judges an original by what its header says.
+    /// Checks an original by its header.
     pub(crate) fn check_original(&self, length: u64, width: u32, height: u32) -> Result<(), ImageError> {
         Excess::Bytes.check(length, self.file)?;
         Excess::Side.check(u64::from(width.max(height)), u64::from(self.side))?;
         Excess::Pixels.check(u64::from(width) * u64::from(height), self.pixels)
     }
 
-    /// Judges an animation by the number of its frames and the size of its canvas.
+    /// Checks an animation by its number of frames and the size of its canvas.
     pub(crate) fn check_frames(&self, frames: u32, width: u32, height: u32) -> Result<(), ImageError> {
         Excess::Frames.check(u64::from(frames), u64::from(self.frames))?;
         let pixels = u64::from(width) * u64::from(height) * u64::from(frames);
         Excess::Pixels.check(pixels, self.pixels)
     }
 
-    /// Judges the size of an answer.
+    /// Checks the size of an answer.
     pub(crate) fn check_output(&self, width: u32, height: u32) -> Result<(), ImageError> {
         Excess::Output.check(u64::from(width.max(height)), u64::from(self.output_side))
     }
 
-    /// Judges the work of an AVIF of this size, which shows a part of the original of that size.
+    /// Checks an AVIF of this size that shows a part of that size of the original.
     pub(crate) fn check_avif(&self, (width, height): (u32, u32), (across, down): (f64, f64)) -> Result<(), ImageError> {
         let pixels = u64::from(width) * u64::from(height);
         Excess::AvifPixels.check(pixels, self.avif_pixels)?;
@@ -75,7 +75,7 @@ impl Limits {
         Excess::Enlarged.check(pixels, ENLARGED.max(seen.saturating_mul(ENLARGED_BY)))
     }
 
-    /// Judges what the pixels will take.
+    /// Checks the memory for pixels.
     pub(crate) fn check_memory(&self, bytes: u64) -> Result<(), ImageError> {
         Excess::Memory.check(bytes, self.memory)
     }

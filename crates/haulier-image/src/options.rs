@@ -1,7 +1,7 @@
-//! The parameters of a variant: one normalised [`Transform`] for every spelling of a query.
+//! The parameters of a variant: one normalised [`Transform`] for all spellings of a query.
 //!
-//! [`zimg::parse`] reads queries as zimg does, [`native::parse`] strictly; presets are native queries in a configuration.
-//! Two queries that mean the same have the same [`Transform::key`].
+//! [`zimg::parse`] reads queries as zimg does, [`native::parse`] strictly. Presets are native queries in the
+//! configuration. Queries of the same meaning have the same [`Transform::key`].
 
 pub mod accept;
 mod extra;
@@ -10,7 +10,7 @@ pub mod native;
 mod query;
 pub mod zimg;
 
-use std::fmt::Write;
+use std::fmt::{self, Write};
 
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,8 @@ use crate::error::ImageError;
 use crate::format::Format;
 use crate::limits::Limits;
 
-/// Stands in every key: raised when an encoder or a step changes what it makes, so that stored variants are made anew.
+/// Part of every key. It is raised when the output of an encoder or a step changes, so that stored variants are
+/// rendered again.
 const GENERATION: u32 = 1;
 
 /// The meaning of a query.
@@ -34,18 +35,19 @@ pub enum Request {
     Preset(String),
 }
 
-/// Parameters that a query leaves open.
+/// Values of parameters that a query omits.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Defaults {
-    /// The format of answers. zimg's is JPEG.
+    /// The format of answers; JPEG for zimg.
     pub format: FormatChoice,
-    /// Quality from 1 to 100, where the format has one.
+    /// Quality from 1 to 100, if the format has one.
     pub quality: u8,
-    /// True if images may be made larger than they are (zimg's `disable_zoom_up` is the opposite).
+    /// Images may be enlarged (the opposite of zimg's `disable_zoom_up`).
     pub enlarge: bool,
-    /// Variants say who made the original and whose it is.
+    /// Variants keep author and copyright of the original.
     pub copyright: bool,
-    /// zimg 1: with both sizes the height rules, nothing is enlarged, answers are JPEG at 75 % of the original's quality.
+    /// Behaviour of zimg 1: the height decides if both sizes are given, nothing is enlarged, answers are JPEG at 75 %
+    /// of the original's quality.
     pub first_version: bool,
 }
 
@@ -61,53 +63,53 @@ impl Default for Defaults {
     }
 }
 
-/// A variant: everything that is done to an original, in the order of the fields. Sizes are in pixels of the upright
-/// image. What is not asked for is its default, and costs nothing.
+/// A variant: all operations on an original, in the order of the fields. Sizes are in pixels of the upright image. An
+/// operation with its default value costs nothing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Transform {
-    /// Cut off a border of one colour first: how far a pixel may differ from it (0 to 255 in each channel).
+    /// Cut off a border of one colour first: the tolerance per channel, 0 to 255.
     pub trim: Option<u8>,
-    /// Cut this out, before scaling.
+    /// Region that is cut out before scaling.
     pub region: Option<Region>,
-    /// The size asked for.
+    /// The requested size.
     pub size: Size,
     /// Fitting of the image into the size.
     pub mode: Mode,
-    /// False: never larger than it is.
+    /// The image may be enlarged.
     pub enlarge: bool,
-    /// The part that stays if the image is cropped.
+    /// The part that stays visible if the image is cropped.
     pub gravity: Gravity,
-    /// Mix colours by their light instead of by their numbers.
+    /// Scale in linear light instead of in sRGB values.
     pub linear: bool,
-    /// Degrees clockwise, 0 to 359; the corners are background.
+    /// Rotation in degrees clockwise, 0 to 359; the corners are filled with the background.
     pub rotate: u16,
-    /// Mirrored, after turning.
+    /// Mirroring, after the rotation.
     pub flip: Flip,
-    /// Shades of grey.
+    /// Convert to grey.
     pub grey: bool,
     /// Standard deviation of a Gaussian blur, hundredths of a pixel; 0 is none.
     pub blur: u16,
     /// Strength of an unsharp mask, hundredths; 0 is none.
     pub sharpen: u16,
-    /// Added around the image.
+    /// Border around the image.
     pub pad: Pad,
-    /// Colour below transparent pixels and around the image. Without it transparency stays where the format has it, and
-    /// becomes white elsewhere.
+    /// Colour below transparent pixels and around the image. Without it transparency stays, or becomes white if the
+    /// format has none.
     pub background: Option<Background>,
     /// The format of the answer.
     pub format: FormatChoice,
     /// Quality of the encoding.
     pub quality: Quality,
-    /// Most bytes of the answer: quality is lowered until it fits, where the format has one; 0 is any number.
+    /// Most bytes of the answer, reached by lowering the quality if the format has one; 0 is no limit.
     pub bytes: u32,
     /// Only the first picture of an animation.
     pub still: bool,
-    /// An animation is refused where the format holds one picture: another one of the client's formats is for those.
+    /// An animation is refused if the format holds only one picture, so that another format of the client can be tried.
     pub moving: bool,
-    /// Keeps author and copyright of the original; all other metadata is left out.
+    /// Keep author and copyright of the original; all other metadata is dropped.
     pub copyright: bool,
-    /// The query said for how dense a screen its sizes are, and they are multiplied: no hint of a client counts. No part
-    /// of the key, and not told to a worker.
+    /// The query gave a pixel density, and the sizes are multiplied by it, so client hints are ignored. It is not part
+    /// of the key, and not sent to workers.
     #[serde(skip)]
     pub has_density: bool,
 }
@@ -142,88 +144,85 @@ impl Default for Transform {
 }
 
 impl Transform {
-    /// Settles the format, after [`accept::choose`] found the best one: from then on the variant has a key.
+    /// Sets the format that [`accept::choose`] found, which completes the key.
     pub fn settle(&mut self, format: Format) {
         self.format = FormatChoice::As(format);
     }
 
-    /// The name of the variant: a few printable ASCII bytes without spaces, slashes and control bytes. Equal for all
-    /// queries of one meaning; different in every release that renders other bytes.
+    /// The name of the variant: printable ASCII without spaces and slashes. It is the same for all queries of the same
+    /// meaning, and changes with a release that renders other bytes.
     #[must_use]
     pub fn key(&self) -> String {
-        let usual = Self::default();
-        let mut key = format!("{GENERATION}");
-        let mut part = |text: std::fmt::Arguments<'_>| {
-            // Writing to a String cannot fail.
-            let _ = write!(key, ",{text}");
-        };
+        let mut key = VariantKey(format!("{GENERATION}"));
+        self.write_geometry(&mut key);
+        self.write_effects(&mut key);
+        self.write_encoding(&mut key);
+        key.0
+    }
+
+    fn write_geometry(&self, key: &mut VariantKey) {
         if let Some(tolerance) = self.trim {
-            part(format_args!("trim{tolerance}"));
+            key.add(format_args!("trim{tolerance}"));
         }
         if let Some(Region { x, y, width, height }) = self.region {
-            part(format_args!("cut{x}+{y}+{width}x{height}"));
+            key.add(format_args!("cut{x}+{y}+{width}x{height}"));
         }
-        if self.size != usual.size {
-            let unit = if self.size.unit == Unit::Percent { "%" } else { "" };
-            let Size { width, height, .. } = self.size;
-            part(format_args!("{}{width}x{height}{unit}", self.mode.as_str()));
-            if !self.enlarge && self.mode != Mode::ScaleDown {
-                part(format_args!("small"));
-            }
-            if self.linear {
-                part(format_args!("linear"));
-            }
-            match self.gravity {
-                Gravity::Centre => {}
-                Gravity::Focal { x, y } => part(format_args!("at{x}+{y}")),
-                named => part(format_args!("{}", named.as_str())),
-            }
+        if self.size == Size::default() {
+            return;
         }
+        let unit = if self.size.unit == Unit::Percent { "%" } else { "" };
+        let Size { width, height, .. } = self.size;
+        key.add(format_args!("{}{width}x{height}{unit}", self.mode.as_str()));
+        key.add_if(!self.enlarge && self.mode != Mode::ScaleDown, "small");
+        key.add_if(self.linear, "linear");
+        match self.gravity {
+            Gravity::Centre => {}
+            Gravity::Focal { x, y } => key.add(format_args!("at{x}+{y}")),
+            named => key.add(format_args!("{}", named.as_str())),
+        }
+    }
+
+    fn write_effects(&self, key: &mut VariantKey) {
         if self.rotate != 0 {
-            part(format_args!("turn{}", self.rotate));
+            key.add(format_args!("turn{}", self.rotate));
         }
-        if self.flip != usual.flip {
+        if self.flip != Flip::default() {
             let Flip { horizontal, vertical } = self.flip;
-            part(format_args!("flip{}{}", u8::from(horizontal), u8::from(vertical)));
+            key.add(format_args!("flip{}{}", u8::from(horizontal), u8::from(vertical)));
         }
-        if self.grey {
-            part(format_args!("grey"));
-        }
+        key.add_if(self.grey, "grey");
         if self.blur != 0 {
-            part(format_args!("blur{}", self.blur));
+            key.add(format_args!("blur{}", self.blur));
         }
         if self.sharpen != 0 {
-            part(format_args!("sharpen{}", self.sharpen));
+            key.add(format_args!("sharpen{}", self.sharpen));
         }
-        if self.pad != usual.pad {
+        if self.pad != Pad::default() {
             let Pad {
                 top,
                 right,
                 bottom,
                 left,
             } = self.pad;
-            part(format_args!("pad{top}+{right}+{bottom}+{left}"));
+            key.add(format_args!("pad{top}+{right}+{bottom}+{left}"));
         }
         if let Some(Background([red, green, blue, alpha])) = self.background {
-            part(format_args!("on{red:02x}{green:02x}{blue:02x}{alpha:02x}"));
+            key.add(format_args!("on{red:02x}{green:02x}{blue:02x}{alpha:02x}"));
         }
+    }
+
+    fn write_encoding(&self, key: &mut VariantKey) {
         match self.quality {
-            Quality::Fixed(quality) => part(format_args!("q{quality}")),
-            Quality::OfOriginal(percent) => part(format_args!("q{percent}%")),
+            Quality::Fixed(quality) => key.add(format_args!("q{quality}")),
+            Quality::OfOriginal(percent) => key.add(format_args!("q{percent}%")),
         }
         if self.bytes != 0 {
-            part(format_args!("most{}", self.bytes));
+            key.add(format_args!("most{}", self.bytes));
         }
-        if self.still {
-            part(format_args!("still"));
-        }
-        if self.moving {
-            part(format_args!("moving"));
-        }
-        if self.copyright {
-            part(format_args!("copyright"));
-        }
-        part(format_args!(
+        key.add_if(self.still, "still");
+        key.add_if(self.moving, "moving");
+        key.add_if(self.copyright, "copyright");
+        key.add(format_args!(
             "{}",
             match self.format {
                 FormatChoice::Keep => "keep",
@@ -231,10 +230,9 @@ impl Transform {
                 FormatChoice::As(format) => format.as_str(),
             }
         ));
-        key
     }
 
-    /// Judges what can be judged without the original: a size that no answer may have.
+    /// Checks the size against the limit of answers, as far as that is possible without the original.
     ///
     /// # Errors
     /// [`ImageError::TooLarge`] with [`crate::Excess::Output`].
@@ -253,7 +251,7 @@ impl Transform {
         limits.check_output(width, height)
     }
 
-    /// Multiplies all sizes in pixels by this many hundredths.
+    /// Multiplies all sizes in pixels by this factor, in hundredths.
     fn times(&mut self, hundredths: u16) {
         let times = |side: u32| (u64::from(side) * u64::from(hundredths) / 100).min(u64::from(u32::MAX)) as u32;
         if self.size.unit == Unit::Pixels {
@@ -274,9 +272,9 @@ impl Transform {
         };
     }
 
-    /// Takes the next larger width and height of a ladder, or its last: a site that offers few sizes is not made to
-    /// store thousands. The ratio of the two sides stays. What is cut out and not scaled keeps its size. The ladder
-    /// ascends.
+    /// Rounds the longer side up to a step of the ladder, or down to its last, which limits the number of stored
+    /// variants. The ratio of the sides stays. An image that is cropped without scaling keeps its size. The ladder must
+    /// ascend.
     pub fn round_to(&mut self, ladder: &[u32]) {
         let Size { width, height, unit } = self.size;
         let leading = width.max(height);
@@ -292,14 +290,30 @@ impl Transform {
     }
 }
 
-/// A size; 0 is what the other side and the ratio make of it. Both 0: as large as the image is.
+/// A key of a variant, in parts.
+struct VariantKey(String);
+
+impl VariantKey {
+    fn add(&mut self, part: fmt::Arguments<'_>) {
+        // Writing to a String cannot fail.
+        let _ = write!(self.0, ",{part}");
+    }
+
+    fn add_if(&mut self, is_set: bool, part: &str) {
+        if is_set {
+            self.add(format_args!("{part}"));
+        }
+    }
+}
+
+/// A size. A side of 0 follows from the other side and the ratio; if both are 0, the image keeps its size.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Size {
     /// Width.
     pub width: u32,
     /// Height.
     pub height: u32,
-    /// Of what.
+    /// Unit of both.
     pub unit: Unit,
 }
 
@@ -309,16 +323,16 @@ pub enum Unit {
     /// Pixels.
     #[default]
     Pixels,
-    /// Hundredths of the image's own sides.
+    /// Percent of the image's own sides.
     Percent,
 }
 
-/// Fitting of an image into a size of another ratio. If only one side is given, all of them keep the ratio.
+/// Fitting of an image into a size of another ratio. If only one side is given, every mode keeps the ratio.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mode {
-    /// Fills the size, what stands out is cut off (zimg's p=1).
+    /// Fills the size; overhanging parts are cropped (zimg's p=1).
     Cover,
-    /// As large as fits, and background around it up to the size.
+    /// As large as fits, with background around it up to the size.
     Contain,
     /// As large as fits (zimg's p=4).
     Fit,
@@ -355,7 +369,7 @@ impl Mode {
     }
 }
 
-/// The part that stays if the picture is cropped, and its place if it is padded.
+/// The part that stays if the picture is cropped, and its position if it is padded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Gravity {
     /// The middle.
@@ -385,12 +399,12 @@ pub enum Gravity {
     },
     /// The part with most detail, by the entropy of the brightness.
     Entropy,
-    /// The part that draws the eye: edges, saturated colours and the colours of skin.
+    /// The part with most edges, saturated colours and skin colours.
     Attention,
 }
 
 impl Gravity {
-    /// Those that have a name of their own.
+    /// All values with a name in queries.
     pub const NAMED: [Self; 11] = [
         Self::Centre,
         Self::North,
@@ -424,7 +438,7 @@ impl Gravity {
         }
     }
 
-    /// Its place, from 0 (left, top) to 1 (right, bottom). The ones that analyse the picture begin in the middle.
+    /// Position from 0 (left, top) to 1 (right, bottom). Values that analyse the picture begin in the middle.
     pub(crate) fn anchor(self) -> (f64, f64) {
         match self {
             Self::Centre | Self::Entropy | Self::Attention => (0.5, 0.5),
@@ -441,7 +455,7 @@ impl Gravity {
     }
 }
 
-/// A part of the upright image, pixels of the original. A width or height of 0, or past the edge, is up to the edge.
+/// A part of the upright image, pixels of the original. A width or height of 0, or beyond the edge, ends at the edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Region {
     /// From the left.
@@ -476,7 +490,7 @@ pub struct Pad {
     pub left: u32,
 }
 
-/// A colour in sRGB: red, green, blue, and how opaque it is.
+/// A colour in sRGB: red, green, blue, opacity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Background(pub [u8; 4]);
 
@@ -488,25 +502,26 @@ impl Background {
 /// The format of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum FormatChoice {
-    /// The original's; JPEG where that cannot be written.
+    /// The original's; JPEG if that cannot be written.
     Keep,
-    /// The best one the client accepts: [`accept::choose`] and [`Transform::settle`] before anything else.
+    /// The best format that the client accepts; [`accept::choose`] and [`Transform::settle`] replace it before
+    /// rendering.
     Auto,
     /// This one.
     As(Format),
 }
 
-/// Quality of an encoding. Never higher than that of a JPEG original: bytes would be spent on its artefacts.
+/// Quality of an encoding. It is at most that of a JPEG original, whose artefacts would only cost bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Quality {
     /// 1 to 100.
     Fixed(u8),
-    /// So many hundredths of the original's, as zimg 1 did.
+    /// Percent of the original's quality, as in zimg 1.
     OfOriginal(u8),
 }
 
 impl Quality {
-    /// The quality to encode with, for an original whose own is known or not.
+    /// The quality to encode with, given the original's if that is known.
     pub(crate) fn of(self, original: Option<u8>) -> u8 {
         let quality = match self {
             Self::Fixed(quality) => quality.min(original.unwrap_or(100)),

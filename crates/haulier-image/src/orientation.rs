@@ -10,7 +10,7 @@ impl Orientation {
     /// As it is stored.
     pub const UPRIGHT: Self = Self(1);
 
-    /// The orientation of this number; what is none is upright.
+    /// The orientation of this number; upright for an invalid one.
     #[must_use]
     pub fn of(number: u16) -> Self {
         match number {
@@ -25,13 +25,13 @@ impl Orientation {
         self.0
     }
 
-    /// True if width and height change places.
+    /// True if width and height are swapped.
     #[must_use]
     pub fn swaps(self) -> bool {
         self.0 >= 5
     }
 
-    /// Mirrored left to right before it is turned.
+    /// True if the image is mirrored left to right before it is rotated.
     pub(crate) fn mirrors(self) -> bool {
         matches!(self.0, 2 | 4 | 5 | 7)
     }

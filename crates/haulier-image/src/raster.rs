@@ -1,4 +1,4 @@
-//! Pixels in memory: eight bits a channel, rows without gaps.
+//! Pixels in memory: eight bits per channel, rows without gaps.
 
 use crate::error::ImageError;
 
@@ -11,7 +11,7 @@ pub(crate) enum PixelKind {
     GreyAlpha,
     /// Red, green, blue.
     Rgb,
-    /// Red, green, blue and opacity, not multiplied.
+    /// Red, green, blue and opacity, not premultiplied.
     Rgba,
     /// Inks, 255 is full ink.
     Cmyk,
@@ -40,7 +40,7 @@ pub(crate) struct Raster {
     pub(crate) width: u32,
     pub(crate) height: u32,
     pub(crate) kind: PixelKind,
-    /// width × height × channels bytes.
+    /// The pixels, width × height × channels bytes.
     pub(crate) data: Vec<u8>,
 }
 
@@ -48,7 +48,7 @@ impl Raster {
     /// An image of these bytes.
     ///
     /// # Errors
-    /// There are not as many as there should be: a decoder lied.
+    /// The number of bytes does not match the size.
     pub(crate) fn new(width: u32, height: u32, kind: PixelKind, data: Vec<u8>) -> Result<Self, ImageError> {
         let raster = Self {
             width,
@@ -62,7 +62,7 @@ impl Raster {
         Ok(raster)
     }
 
-    /// An image of one colour, given in as many bytes as a pixel has.
+    /// An image of one colour, given as the bytes of a pixel.
     pub(crate) fn filled(width: u32, height: u32, kind: PixelKind, pixel: &[u8]) -> Self {
         let data = pixel.repeat(width as usize * height as usize);
         Self {
@@ -73,7 +73,7 @@ impl Raster {
         }
     }
 
-    /// The image itself, leaving one of nothing: for a step that makes another of it.
+    /// Takes the image and leaves an empty one, for a step that replaces it.
     pub(crate) fn take(&mut self) -> Self {
         let nothing = Self {
             width: 0,
@@ -106,7 +106,7 @@ impl Raster {
         &self.data[at..at + channels]
     }
 
-    /// The same image with other pixels, each made from one of these.
+    /// The image with each pixel converted by `made`.
     pub(crate) fn map<const N: usize>(&self, kind: PixelKind, made: impl Fn(&[u8]) -> [u8; N]) -> Self {
         debug_assert_eq!(kind.channels(), N);
         let mut data = Vec::with_capacity(self.pixels().len() * N);
@@ -121,7 +121,7 @@ impl Raster {
         }
     }
 
-    /// The same image with opacity; not for inks.
+    /// The image with an opacity channel; not for inks.
     pub(crate) fn with_alpha(self) -> Self {
         match self.kind {
             PixelKind::Grey => self.map(PixelKind::GreyAlpha, |pixel| [pixel[0], 255]),
@@ -130,7 +130,7 @@ impl Raster {
         }
     }
 
-    /// The same image in colour: grey becomes red, green and blue.
+    /// The image in colour: grey becomes red, green and blue.
     pub(crate) fn in_colour(self) -> Self {
         match self.kind {
             PixelKind::Grey => self.map(PixelKind::Rgb, |pixel| [pixel[0]; 3]),

@@ -1,11 +1,11 @@
-//! A format that this build knows only by name.
+//! A format that this build neither reads nor writes.
 
 use crate::codec::{Codec, Each, Pictures, ReadOptions};
 use crate::error::ImageError;
 use crate::format::Format;
 use crate::original::Original;
 
-/// AVIF without the feature for it.
+/// AVIF in a build without the feature `avif`.
 pub(super) struct Absent;
 
 impl Codec for Absent {

@@ -11,7 +11,7 @@ use crate::raster::PixelKind;
 
 /// Speed of the encoder, from 1 (slow) to 10: a request must not take seconds.
 const SPEED: u8 = 9;
-/// AVIF looks as good as JPEG at a lower number of its own scale.
+/// Difference of the quality numbers at which AVIF looks as good as JPEG.
 const EQUAL: u8 = 10;
 
 /// The codec.
@@ -37,7 +37,7 @@ impl Codec for Avif {
         let raster = pictures.first().clone().in_colour();
         let (width, height) = (raster.width as usize, raster.height as usize);
         let quality = f32::from(quality.saturating_sub(EQUAL).max(1));
-        // One thread: a worker may start no other.
+        // One thread: the sandbox forbids others.
         let encoder = Encoder::new()
             .with_quality(quality)
             .with_alpha_quality(quality)

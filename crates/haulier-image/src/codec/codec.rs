@@ -1,7 +1,7 @@
-//! The trait of all formats, and the pictures that go in and out.
+//! The trait of all codecs, and the pictures that they read and write.
 //!
-//! Pixels always come as eight bits a channel. Nothing of an original's metadata reaches a variant but its copyright,
-//! where that is wanted: a writer gets pixels.
+//! Pixels always have eight bits per channel. A writer gets pixels and, if configured, the copyright; no other metadata
+//! of an original reaches a variant.
 
 use crate::copyright::Copyright;
 use crate::error::ImageError;
@@ -11,59 +11,59 @@ use crate::raster::Raster;
 /// Options of decoding.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct ReadOptions {
-    /// So many times smaller it may become while it is read, at least 1; what is left to scale is taken off already.
+    /// Factor by which the decoder may reduce both sides, at least 1; the rest is left to the scaling step.
     pub(crate) reduction: f64,
-    /// Only its brightness is wanted.
+    /// Read the brightness only.
     pub(crate) grey: bool,
-    /// All pictures are wanted, not only the first.
+    /// Read all pictures, not only the first.
     pub(crate) animated: bool,
 }
 
-/// A picture, and how long it is shown.
+/// A picture with its display time.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Picture {
     pub(crate) raster: Raster,
-    /// Milliseconds; 0 for a still.
+    /// Display time in milliseconds; 0 for a still.
     pub(crate) delay: u32,
 }
 
-/// The pictures of a variant, at least one, all of one size and kind.
+/// The pictures of a variant: at least one, all of the same size and kind.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Pictures {
     pub(crate) frames: Vec<Picture>,
-    /// Repetitions of an animation; 0 is for ever.
+    /// Repetitions of an animation; 0 is endless.
     pub(crate) loops: u16,
-    /// Author and copyright, if the variant is to name them.
+    /// Author and copyright, if the variant keeps them.
     pub(crate) copyright: Option<Copyright>,
 }
 
 impl Pictures {
-    /// The picture of a still.
+    /// The only picture of a still, or the first of an animation.
     pub(super) fn first(&self) -> &Raster {
         &self.frames[0].raster
     }
 }
 
-/// Takes pictures as they come.
+/// Receives each picture as it is decoded.
 pub(crate) type Each<'a> = dyn FnMut(Picture) -> Result<(), ImageError> + 'a;
 
-/// A format.
+/// A codec.
 pub(crate) trait Codec: Sync {
     /// The ICC profile of an original, without decoding its pixels.
     fn profile(&self, bytes: &[u8]) -> Option<Vec<u8>>;
 
-    /// Bytes of memory that reading takes, at most.
+    /// Most memory that reading takes, bytes.
     fn memory(&self, original: &Original, options: &ReadOptions) -> u64;
 
-    /// Reads the first picture, or all of them; gives the number of loops.
+    /// Reads the first picture or all of them, and returns the number of repetitions.
     ///
     /// # Errors
     /// [`ImageError::Malformed`], and the errors of `each`.
     fn read(&self, bytes: &[u8], original: &Original, options: &ReadOptions, each: &mut Each<'_>) -> Result<u16, ImageError>;
 
-    /// Writes a variant in a quality from 1 to 100, where the format has one.
+    /// Writes a variant in a quality from 1 to 100, if the format has one.
     ///
     /// # Errors
-    /// The encoder refuses, which happens for sizes that the format cannot say.
+    /// The encoder refuses, for example a size that the format cannot express.
     fn write(&self, pictures: &Pictures, quality: u8) -> Result<Vec<u8>, ImageError>;
 }

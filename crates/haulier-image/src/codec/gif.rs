@@ -1,4 +1,4 @@
-//! GIF, by the `gif` crate: frames are laid over each other here (GIF89a §23), so that every picture is whole.
+//! GIF, by the `gif` crate. Frames are composed here (GIF89a §23), so every picture is complete.
 
 use std::io::Cursor;
 use std::num::NonZeroU64;
@@ -10,9 +10,9 @@ use crate::error::{ImageError, malformed};
 use crate::original::Original;
 use crate::raster::{PixelKind, Raster};
 
-/// Coarseness of the palette: from 1 to 30, as the quantiser counts.
+/// Speed of the quantiser, from 1 (fine) to 30.
 const SPEED: i32 = 10;
-/// Browsers show what is to be shown for less than 20 ms for 100 ms; hundredths of a second.
+/// Browsers show a frame with a delay below 20 ms for 100 ms. In hundredths of a second.
 const SHORTEST: u16 = 2;
 const USUAL: u16 = 10;
 
@@ -24,7 +24,7 @@ impl Codec for Gif {
         None // no encoder writes the extension for it
     }
 
-    /// The canvas, what a frame keeps of it, and the frame itself, which may be as large.
+    /// The canvas, the saved canvas below a frame, and the frame itself, which may be as large.
     fn memory(&self, original: &Original, _: &ReadOptions) -> u64 {
         u64::from(original.width) * u64::from(original.height) * 4 * 3
     }
@@ -82,7 +82,7 @@ impl Codec for Gif {
     }
 }
 
-/// Draws the next frame on the canvas and returns its duration, milliseconds. A file that breaks off after a picture
+/// Draws the next frame on the canvas and returns its display time, milliseconds. A file that is cut after a picture
 /// ends there.
 fn next(decoder: &mut Decoder<Cursor<&[u8]>>, canvas: &mut Canvas, shown: usize) -> Result<Option<u32>, ImageError> {
     match decoder.read_next_frame() {
@@ -105,12 +105,12 @@ fn frame(picture: &Picture, width: u16, height: u16) -> Frame<'static> {
     let mut pixels = picture.raster.clone().in_colour().with_alpha().data;
     let mut frame = Frame::from_rgba_speed(width, height, &mut pixels, SPEED);
     frame.delay = u16::try_from(picture.delay / 10).unwrap_or(u16::MAX);
-    // Every picture is whole; what is transparent in it must not show the one before.
+    // Every picture is complete, so the previous one must not show through its transparent pixels.
     frame.dispose = DisposalMethod::Background;
     frame
 }
 
-/// The canvas so far, and the rule for the last frame on it.
+/// The canvas, with the disposal of the last frame on it.
 struct Canvas {
     width: usize,
     height: usize,
@@ -119,7 +119,7 @@ struct Canvas {
     disposal: DisposalMethod,
     /// Left, top, width and height of the last frame, within the canvas.
     last: [usize; 4],
-    /// The pixels below a frame that is to be removed again.
+    /// The canvas before a frame that is removed again.
     beneath: Vec<u8>,
 }
 
@@ -140,7 +140,7 @@ impl Canvas {
         Raster::new(self.width as u32, self.height as u32, PixelKind::Rgba, self.data.clone())
     }
 
-    /// Draws a frame; what of it lies outside is not seen.
+    /// Draws a frame, clipped to the canvas.
     fn lay(&mut self, frame: &Frame<'_>) {
         if frame.dispose == DisposalMethod::Previous {
             self.beneath.clone_from(&self.data);
@@ -166,7 +166,7 @@ impl Canvas {
         }
     }
 
-    /// Makes the canvas ready for the next frame.
+    /// Disposes of the last frame.
     fn dispose(&mut self) {
         let [left, top, width, height] = self.last;
         match self.disposal {
@@ -191,7 +191,8 @@ mod tests {
         ..WHOLE
     };
 
-    /// Three colours on a canvas of 4 × 1, frame by frame: where, how many pixels, which colour, and what becomes of it.
+    /// Three colours on a canvas of 4 × 1, frame by frame: where, how many pixels, which colour, and what becomes of
+    /// it.
     fn animation(frames: &[(u16, u16, u8, DisposalMethod)]) -> Vec<u8> {
         let mut bytes = Vec::new();
         let palette = [0, 0, 0, 10, 10, 10, 20, 20, 20, 30, 30, 30];

@@ -14,7 +14,7 @@ mod webp;
 pub(crate) use self::codec::{Codec, Each, Picture, Pictures, ReadOptions};
 use crate::format::Format;
 
-/// The codec of a format, which this build must read or write.
+/// The codec of a format.
 pub(crate) fn of(format: Format) -> &'static dyn Codec {
     match format {
         Format::Jpeg => &jpeg::Jpeg,
@@ -44,7 +44,7 @@ pub(crate) mod testing {
         animated: false,
     };
 
-    /// Soft waves of colour, different in every channel: what a photograph looks like to a codec.
+    /// Soft waves of colour, different in every channel: similar to a photograph for a codec.
     pub(crate) fn waves(width: u32, height: u32, kind: PixelKind) -> Raster {
         let channels = kind.channels();
         let mut data = Vec::with_capacity(width as usize * height as usize * channels);
@@ -68,7 +68,7 @@ pub(crate) mod testing {
         }
     }
 
-    /// Reads all that a codec gives.
+    /// Reads all pictures that the codec returns.
     pub(crate) fn read(codec: &dyn Codec, bytes: &[u8], options: &ReadOptions) -> Result<Pictures, ImageError> {
         let original = Original::read(bytes, &Limits::default())?;
         let mut frames = Vec::new();
@@ -83,7 +83,7 @@ pub(crate) mod testing {
         })
     }
 
-    /// Mean difference of two images of the same size and kind, in steps of 255.
+    /// Mean difference of two images of the same size and kind, from 0 to 255.
     pub(crate) fn difference(one: &Raster, other: &Raster) -> f64 {
         assert_eq!(
             (one.width, one.height, one.kind),

@@ -1,4 +1,4 @@
-//! PNG, by the `png` crate. Palettes, 1 to 16 bits and interlacing are made plain while reading.
+//! PNG, by the `png` crate, which expands palettes, depths and interlacing while reading.
 
 use std::io::Cursor;
 
@@ -9,7 +9,7 @@ use crate::error::{ImageError, malformed};
 use crate::original::Original;
 use crate::raster::{PixelKind, Raster};
 
-/// Most memory for all that is not pixels, bytes: a profile that inflates to more is not one.
+/// Most memory for everything but pixels, bytes; a larger profile is refused.
 const ANCILLARY: usize = 8 << 20;
 
 /// The codec.
@@ -41,7 +41,7 @@ impl Codec for Png {
         };
         let (width, height) = reader.info().size();
         let mut data = vec![0; width as usize * height as usize * kind.channels()];
-        // An animated one begins with the picture for those who do not know animations.
+        // An animated PNG begins with the picture for decoders without animations.
         reader.next_frame(&mut data).map_err(malformed)?;
         each(Picture {
             raster: Raster::new(width, height, kind, data)?,

@@ -18,7 +18,7 @@ const METHOD: i32 = 2;
 /// Longest side of a WebP, pixels (RFC 9649 §2.5).
 const LONGEST: u32 = 16_383;
 
-/// The interface these bindings were made for, which the library checks.
+/// The ABI version of these bindings, which the library checks.
 const MUX_VERSION: i32 = sys::WEBP_MUX_ABI_VERSION as i32;
 
 /// The codec.
@@ -29,7 +29,7 @@ impl Codec for WebP {
         webp::profile(bytes)
     }
 
-    /// Lossy pictures are held in YUV besides the pixels, lossless ones as 32 bits.
+    /// Besides the pixels, the decoder holds lossy pictures in YUV, and lossless ones in 32 bits per pixel.
     fn memory(&self, original: &Original, _: &ReadOptions) -> u64 {
         original.decoded_size() + u64::from(original.width) * u64::from(original.height) * 4
     }
@@ -80,12 +80,12 @@ fn config(quality: u8) -> Result<sys::WebPConfig, ImageError> {
     Ok(config)
 }
 
-/// A VP8X chunk with the bit for it (RFC 9649 §2.7).
+/// True if the VP8X chunk has the animation flag (RFC 9649 §2.7).
 fn is_animation(bytes: &[u8]) -> bool {
     bytes.get(12..16) == Some(b"VP8X") && bytes.get(20).is_some_and(|flags| flags & 2 != 0)
 }
 
-/// The decoder makes the picture smaller on its way, by its own filter.
+/// Reads a still. The decoder itself scales it down.
 fn read_still(bytes: &[u8], original: &Original, options: &ReadOptions) -> Result<Raster, ImageError> {
     let mut config = sys::WebPDecoderConfig::new().map_err(|()| malformed("libwebp is of another version"))?;
     // SAFETY: the bytes are alive for the call; the features are plain numbers of the configuration.
@@ -149,7 +149,7 @@ fn read_animation(bytes: &[u8], original: &Original, options: &ReadOptions, each
         })?;
         before = until;
         shown += 1;
-        // The frames have been counted in the file; a decoder that finds more has not read what was counted.
+        // The header reader has counted the frames; a decoder that finds more has read something else.
         if !options.animated || shown == original.frames {
             break;
         }
@@ -157,7 +157,7 @@ fn read_animation(bytes: &[u8], original: &Original, options: &ReadOptions, each
     Ok(u16::try_from(info.loop_count).unwrap_or(0))
 }
 
-/// A decoder that lays frames over each other.
+/// A decoder that composes the frames of an animation.
 struct AnimationDecoder(*mut sys::WebPAnimDecoder);
 
 impl AnimationDecoder {
@@ -167,8 +167,8 @@ impl AnimationDecoder {
             bytes: bytes.as_ptr(),
             size: bytes.len(),
         };
-        // SAFETY: the options are initialised by the call before they are used. The decoder keeps a pointer to the bytes;
-        // `read_animation`, which has them for its whole length, drops it before it returns.
+        // SAFETY: the options are initialised by the call before they are used. The decoder keeps a pointer to the
+        // bytes; `read_animation`, which has them for its whole length, drops it before it returns.
         let decoder = unsafe {
             if sys::WebPAnimDecoderOptionsInit(options.as_mut_ptr()) == 0 {
                 return Err(malformed("libwebp is of another version"));
@@ -192,7 +192,7 @@ impl AnimationDecoder {
         }
     }
 
-    /// The next picture, and when it ends, milliseconds from the beginning.
+    /// The next picture, and the time at which it ends, in milliseconds from the beginning.
     fn next(&mut self, info: &sys::WebPAnimInfo) -> Result<Option<(Vec<u8>, u32)>, ImageError> {
         let mut pixels: *mut u8 = ptr::null_mut();
         let mut until = 0;
@@ -219,7 +219,7 @@ impl Drop for AnimationDecoder {
     }
 }
 
-/// A picture in the form of the encoder.
+/// A picture in the encoder's representation.
 struct Image(sys::WebPPicture);
 
 impl Image {

@@ -25,7 +25,7 @@ pub(super) fn read(resources: &[u8]) -> Copyright {
             } else {
                 decoded(value)
             };
-            // There may be several by-lines; a line break keeps them apart.
+            // There may be several by-lines; a line break separates them.
             if !text.is_empty() {
                 text.push('\n');
             }
@@ -35,7 +35,7 @@ pub(super) fn read(resources: &[u8]) -> Copyright {
     found
 }
 
-/// The IPTC records among image resources: `8BIM`, number, a name of even length with its own, length, content.
+/// The IPTC records among image resources: `8BIM`, number, name padded to even length, length, content.
 struct Resources<'a>(&'a [u8]);
 
 impl<'a> Iterator for Resources<'a> {
@@ -67,7 +67,7 @@ impl<'a> Iterator for DataSets<'a> {
         let [0x1c, record, number, high, low, rest @ ..] = self.0 else {
             return None;
         };
-        // A length with its highest bit set is that of a length: such sets are pictures, and end the reading.
+        // A length with the highest bit set is an extended one: such data sets are pictures, and end the search.
         let length = usize::from(u16::from_be_bytes([*high, *low]));
         let value = rest.get(..length)?;
         self.0 = &rest[length..];

@@ -1,15 +1,15 @@
 //! `dc:creator` and `dc:rights` of an XMP packet (ISO 16684-1 §8.3): RDF arrays of texts.
 //!
-//! No XML reader: the two elements are looked for by the names every program writes, and the items of their arrays are
-//! taken. What is not found like that is not kept.
+//! This is no XML parser: the two elements are searched by their usual names, and the items of their arrays are taken.
+//! Other spellings are not found.
 
 use super::{Copyright, LONGEST, cut};
 
-/// A packet that is longer is not looked at, bytes.
+/// Longest packet that is read, bytes.
 const LONGEST_PACKET: usize = 1 << 20;
-/// Most bytes of a text that are decoded: a character may take this many as written.
+/// Most bytes of a text that are decoded: a character reference may take this many.
 const LONGEST_TEXT: usize = LONGEST * LONGEST_REFERENCE;
-/// `&#x10FFFF;`, and a little more.
+/// Longest character reference: `&#x10FFFF;` and some leading zeros.
 const LONGEST_REFERENCE: usize = 12;
 
 pub(super) fn read(packet: &[u8]) -> Copyright {
@@ -48,7 +48,7 @@ fn element<'a>(text: &'a str, name: &str) -> Option<(&'a str, &'a str)> {
     let mut from = 0;
     let begin = loop {
         let begin = from + text[from..].find(&open)? + open.len();
-        // Not the beginning of a longer name.
+        // Skips a longer name with the same beginning.
         if text[begin..].starts_with(|next: char| next == '>' || next.is_whitespace()) {
             break begin;
         }
@@ -58,13 +58,13 @@ fn element<'a>(text: &'a str, name: &str) -> Option<(&'a str, &'a str)> {
     inside.split_once(&format!("</{name}>"))
 }
 
-/// With the five named characters and numbered ones in place (XML 1.0 §4.1, §4.6).
+/// Replaces the five named and all numeric character references (XML 1.0 §4.1, §4.6).
 fn unescaped(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;
     while let Some((before, behind)) = rest.split_once('&') {
         plain.push_str(before);
-        // Not farther than that: there may be many of these, and none with an end.
+        // The search is bounded, since there may be many `&` without an end.
         let end = behind.bytes().take(LONGEST_REFERENCE).position(|byte| byte == b';');
         match end.and_then(|end| Some((character(&behind[..end])?, &behind[end + 1..]))) {
             Some((character, behind)) => {

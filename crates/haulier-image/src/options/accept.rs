@@ -1,19 +1,18 @@
 //! Accept: the best format for an answer with `f=auto` (RFC 9110 §12.5.1).
 //!
-//! A format that browsers do not all know is given only to who names it: `*/*` and `image/*` say nothing about WebP and
-//! AVIF, every client sends them. The caller must add `Vary: Accept` to the response.
+//! A format that not all browsers know is sent only to clients that name it: `*/*` and `image/*`, which every client
+//! sends, do not include WebP and AVIF. The caller must add `Vary: Accept` to the response.
 
 use crate::format::Format;
 
-/// The first format of `offered`, best first, that the client names with a weight above 0, where only AVIF and WebP need
-/// to be named; JPEG where nothing else is left.
+/// The first format of `offered` that the client accepts; JPEG if there is none. AVIF and WebP must be named with a
+/// weight above 0.
 #[must_use]
 pub fn choose(accept: Option<&str>, offered: &[Format]) -> Format {
     choose_with(accept, offered, &[]).0
 }
 
-/// As [`choose`], but the formats of `slow` are not for the first answer: the best of the others, and all slow ones that
-/// would be better, best first.
+/// As [`choose`], but without the formats of `slow`; also returns the slow formats that would be better, best first.
 #[must_use]
 pub fn choose_with(accept: Option<&str>, offered: &[Format], slow: &[Format]) -> (Format, Vec<Format>) {
     let mut better = Vec::new();
@@ -26,13 +25,13 @@ pub fn choose_with(accept: Option<&str>, offered: &[Format], slow: &[Format]) ->
     (Format::Jpeg, better)
 }
 
-/// The formats among them that hold an animation, best first.
+/// The accepted formats that hold an animation, best first.
 #[must_use]
 pub fn choose_animated(accept: Option<&str>, offered: &[Format]) -> Vec<Format> {
     taken(accept, offered).filter(|format| format.is_animated()).collect()
 }
 
-/// Those of the offer that the client takes.
+/// The offered formats that the client accepts.
 fn taken(accept: Option<&str>, offered: &[Format]) -> impl Iterator<Item = Format> {
     let accept = accept.unwrap_or("");
     offered.iter().copied().filter(move |format| match format {
@@ -49,7 +48,7 @@ fn names(accept: &str, media_type: &str) -> bool {
     })
 }
 
-/// `q=0`, `q=0.000`
+/// True for `q=0`, `q=0.000`.
 fn is_refusal(parameter: &str) -> bool {
     parameter
         .split_once('=')

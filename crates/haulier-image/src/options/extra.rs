@@ -1,20 +1,20 @@
-//! The parameters that zimg never had. Both kinds of queries know them, and both read them strictly.
+//! Parameters beyond zimg's. Both kinds of queries have them, and read them strictly.
 
 use crate::error::OptionError;
 use crate::options::query::{bad, hundredths, number, switch};
 use crate::options::{Background, Flip, Gravity, Mode, Pad, Region, Transform};
 
-/// Most pixels that may be added at a side.
+/// Widest border, pixels.
 const MOST_PAD: u32 = 4096;
-/// More bytes than any answer has.
+/// Largest accepted `bytes`, above the length of any answer.
 const MOST_BYTES: u32 = 1 << 30;
-/// A coordinate no image reaches: what is larger is a mistake.
+/// Largest accepted coordinate, above the side of any image.
 const MOST_PIXELS: u32 = 1_000_000;
 
-/// Their combined meaning; sizes are multiplied at the end.
+/// Values that are applied together at the end.
 #[derive(Debug, Default)]
 pub(super) struct Extra {
-    /// True once any of them was there.
+    /// True if the query has any of them.
     pub(super) any: bool,
     mode: Option<Mode>,
     gravity: Option<Gravity>,
@@ -24,7 +24,7 @@ pub(super) struct Extra {
 }
 
 impl Extra {
-    /// Reads a parameter if it is one of these; false if it is not.
+    /// Reads the parameter if it is one of these; otherwise returns false.
     pub(super) fn read(&mut self, transform: &mut Transform, name: &str, value: &str) -> Result<bool, OptionError> {
         match name {
             "mode" => self.mode = Some(mode(value)?),
@@ -48,7 +48,7 @@ impl Extra {
         Ok(true)
     }
 
-    /// Says what the parameters say only together. `mode_given` if another parameter chose the mode already.
+    /// Applies the values that depend on each other. `mode_given` if another parameter has set the mode.
     pub(super) fn apply(self, transform: &mut Transform, mode_given: bool) -> Result<(), OptionError> {
         if let Some(mode) = self.mode {
             if mode_given {
@@ -136,7 +136,7 @@ fn flip(value: &str) -> Result<Flip, OptionError> {
     Ok(Flip { horizontal, vertical })
 }
 
-/// One number for all sides, two for top and sides, or four from the top clockwise: as in CSS.
+/// As in CSS: one number for all sides, two for top and sides, or four clockwise from the top.
 fn pad(value: &str) -> Result<Pad, OptionError> {
     let numbers: Result<Vec<u32>, _> = value.split(',').map(|part| number("pad", part, MOST_PAD)).collect();
     let (top, right, bottom, left) = match numbers.as_deref() {

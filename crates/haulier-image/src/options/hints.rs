@@ -1,14 +1,15 @@
-//! Client hints: the screen of a browser, where the address does not tell it (RFC 8942, Responsive Image Client Hints).
+//! Client hints about the screen of a browser, for addresses without a size or density (RFC 8942, Responsive Image
+//! Client Hints).
 //!
-//! A caller that reads them must add `Vary` to the response. They are rounded to a few steps, so that not every screen
-//! gets variants of its own, and they never make a query fail.
+//! The caller must add `Vary` to the response. Hints are rounded to a few steps, which limits the number of variants,
+//! and never make a query fail.
 
 use crate::limits::Limits;
 use crate::options::{Mode, Size, Transform, Unit};
 
-/// Pixels of the screen for one of the page, hundredths. Beyond the last there is no visible difference.
+/// Pixel densities in hundredths. A higher one makes no visible difference.
 const DENSITIES: [u16; 4] = [100, 150, 200, 300];
-/// Without a ladder of widths, a width becomes the next multiple of this, pixels.
+/// A width is rounded up to a multiple of this if there is no ladder, pixels.
 const STEP: u32 = 160;
 /// The largest plausible width, pixels.
 const MOST_PIXELS: u32 = 100_000;
@@ -16,27 +17,27 @@ const MOST_PIXELS: u32 = 100_000;
 /// The hints of a browser.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Hints {
-    /// Pixels of the screen for one of the page, hundredths.
+    /// Pixel density: device pixels per CSS pixel, hundredths.
     pub density: Option<u16>,
-    /// Width of the picture on the screen, pixels.
+    /// Width of the picture in device pixels.
     pub width: Option<u32>,
 }
 
 /// The hint that a variant depends on, besides its query.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Hinted {
-    /// The query says everything.
+    /// No hint.
     #[default]
     Nothing,
-    /// It has a size, and does not say for which screen.
+    /// The pixel density: the query has a size, but no density.
     Density,
-    /// It has no size.
+    /// The width: the query has no size.
     Width,
 }
 
 impl Hints {
-    /// Reads the values of `Sec-CH-DPR` and `Sec-CH-Width`, or of their older names `DPR` and `Width`. What is no number
-    /// was not said.
+    /// Reads the values of `Sec-CH-DPR` and `Sec-CH-Width`, or of their older names `DPR` and `Width`. Malformed
+    /// numbers are ignored.
     #[must_use]
     pub fn read(density: Option<&str>, width: Option<&str>) -> Self {
         let is_plain = |text: &&str| text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
@@ -53,7 +54,7 @@ impl Hints {
 }
 
 impl Transform {
-    /// The hint that would change this variant.
+    /// The hint that this variant depends on.
     #[must_use]
     pub fn hinted(&self) -> Hinted {
         let is_sized = self.size.width > 0 || self.size.height > 0;
@@ -63,16 +64,16 @@ impl Transform {
         } else if !is_sized {
             Hinted::Width
         } else if self.mode == Mode::Crop {
-            // Pixels of the original, on any screen.
+            // The size is in pixels of the original, whatever the screen.
             Hinted::Nothing
         } else {
             Hinted::Density
         }
     }
 
-    /// Takes the hint that changes this variant: its size for a denser screen, as far as the limits allow, or a width,
-    /// which becomes the next one of the ladder and enlarges nothing. A side that the query leaves to the ratio is not
-    /// known here: the variant may still turn out too large, where the one without the hint is not.
+    /// Applies the hint that this variant depends on: the density, as far as the limits allow, or the width, which is
+    /// rounded up to the ladder and does not enlarge the image. A side that follows from the ratio is not known here,
+    /// so the variant may still exceed the limits although the one without the hint does not.
     pub fn follow(&mut self, hints: &Hints, ladder: &[u32], limits: &Limits) {
         match (self.hinted(), hints.density, hints.width) {
             (Hinted::Density, Some(density), _) => {

@@ -1,7 +1,7 @@
-//! Queries of the native mode, and presets: zimg's names and more, all read strictly.
+//! Queries of the native mode and presets: zimg's parameters and more, all read strictly.
 //!
-//! An unknown name, a name given twice and an invalid value are errors: a mistake in a template shows on the first day,
-//! and a client cannot fill a store with a thousand spellings of one variant.
+//! Unknown names, repeated names and invalid values are errors, so a mistake in a template shows at once, and a client
+//! cannot fill a cache with many spellings of one variant.
 
 use std::collections::HashSet;
 
@@ -11,10 +11,10 @@ use crate::options::query::{number, pairs, switch};
 use crate::options::zimg::{format, percent};
 use crate::options::{Defaults, Mode, Quality, Region, Request, Size, Transform};
 
-/// A size no image reaches: what is larger is a mistake.
+/// Largest accepted size, above the side of any image.
 const MOST_PIXELS: u32 = 1_000_000;
 
-/// The parameters of zimg, read.
+/// The parameters of zimg.
 #[derive(Debug, Default)]
 struct Written {
     width: u32,
@@ -24,11 +24,11 @@ struct Written {
     y: Option<u32>,
 }
 
-/// Reads a query, without its `?`. Names in `others` belong to other parts (a signature, for example) and are skipped.
-/// A query of nothing is the original.
+/// Reads a query without its `?`. Names in `others` belong to other parts, such as the signature, and are skipped. An
+/// empty query asks for the original.
 ///
 /// # Errors
-/// An unknown parameter, one given twice, a bad value, or parameters that contradict each other.
+/// An unknown or repeated parameter, an invalid value, or contradicting parameters.
 pub fn parse(query: &str, defaults: &Defaults, others: &[&str]) -> Result<Request, OptionError> {
     let mut seen = HashSet::new();
     let mut preset = None;

@@ -6,7 +6,7 @@ use percent_encoding::percent_decode_str;
 
 use crate::error::OptionError;
 
-/// The pairs of a query, as they stand there.
+/// The pairs of a query, not decoded.
 pub(super) fn raw_pairs(query: &str) -> impl Iterator<Item = (&str, &str)> {
     query
         .split('&')
@@ -14,7 +14,7 @@ pub(super) fn raw_pairs(query: &str) -> impl Iterator<Item = (&str, &str)> {
         .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
 }
 
-/// The pairs of a query, percent-decoded; `+` is a space, as forms write it.
+/// The pairs of a query, percent-decoded; `+` is a space, as in forms.
 pub(super) fn pairs(query: &str) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
     raw_pairs(query).map(|(name, value)| (decoded(name), decoded(value)))
 }
@@ -27,7 +27,7 @@ fn decoded(text: &str) -> Cow<'_, str> {
     percent_decode_str(text).decode_utf8_lossy()
 }
 
-/// A value that is not what may stand there.
+/// The error for an invalid value.
 pub(super) fn bad(name: &str, value: &str, expected: &'static str) -> OptionError {
     OptionError::Value {
         name: name.to_owned(),
@@ -36,7 +36,7 @@ pub(super) fn bad(name: &str, value: &str, expected: &'static str) -> OptionErro
     }
 }
 
-/// A plain number of at most `most`.
+/// Reads a decimal number of at most `most`.
 pub(super) fn number(name: &str, value: &str, most: u32) -> Result<u32, OptionError> {
     let digits = !value.is_empty() && value.bytes().all(|byte| byte.is_ascii_digit());
     let number = if digits { value.parse().ok() } else { None };
@@ -45,7 +45,7 @@ pub(super) fn number(name: &str, value: &str, most: u32) -> Result<u32, OptionEr
         .ok_or_else(|| bad(name, value, "a whole number that is not too large"))
 }
 
-/// A plain decimal number in the range, in hundredths.
+/// Reads a decimal fraction in the range, in hundredths.
 pub(super) fn hundredths(name: &str, value: &str, least: u16, most: u16) -> Result<u16, OptionError> {
     let plain = value.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let number: Option<f64> = if plain { value.parse().ok() } else { None };
@@ -56,7 +56,7 @@ pub(super) fn hundredths(name: &str, value: &str, least: u16, most: u16) -> Resu
         .ok_or_else(|| bad(name, value, "a number in the range that the documentation gives"))
 }
 
-/// True for `1`, `true`, `yes` and nothing at all, false for `0`, `false` and `no`.
+/// Reads a switch: true for `1`, `true`, `yes` and an empty value, false for `0`, `false` and `no`.
 pub(super) fn switch(name: &str, value: &str) -> Result<bool, OptionError> {
     match value {
         "" | "1" | "true" | "yes" => Ok(true),

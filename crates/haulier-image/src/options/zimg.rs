@@ -1,6 +1,7 @@
-//! Queries as zimg 3 reads them: numbers like C's atoi, the first of two counts, what is unknown is passed over.
+//! Queries as zimg 3 reads them: numbers as by C's atoi, the first of repeated parameters counts, unknown ones are
+//! ignored.
 //!
-//! Parameters that zimg never had (the module `extra`) are read too, and strictly. An error is a 404 in zimg.
+//! The parameters of the module `extra` are read strictly. An error is a 404, as in zimg.
 
 use crate::error::OptionError;
 use crate::format::Format;
@@ -8,7 +9,7 @@ use crate::options::extra::Extra;
 use crate::options::query::{bad, raw_pairs};
 use crate::options::{Defaults, FormatChoice, Mode, Quality, Region, Request, Size, Transform, Unit};
 
-/// The parameters of zimg, as they came.
+/// The parameters of zimg, not parsed.
 #[derive(Debug, Default)]
 struct Written<'a> {
     w: Option<&'a str>,
@@ -23,7 +24,7 @@ struct Written<'a> {
     t: Option<&'a str>,
 }
 
-/// Reads a query, without its `?`. An empty one is a request, too: for the whole image in the default format.
+/// Reads a query without its `?`. An empty one asks for the whole image in the default format.
 ///
 /// # Errors
 /// A number out of range, or an unknown format.
@@ -92,7 +93,7 @@ impl<'a> Written<'a> {
     }
 }
 
-/// Leading white space, a sign, digits; what follows is passed over, and nothing is 0.
+/// Reads leading white space, a sign and digits, and ignores the rest; 0 without digits.
 fn atoi(text: &str) -> i64 {
     let text = text.trim_start();
     let (negative, digits) = match text.as_bytes().first() {
@@ -115,7 +116,7 @@ fn side(value: Option<&str>, name: &str) -> Result<u32, OptionError> {
     u32::try_from(atoi(value)).map_err(|_| bad(name, value, "a size that is not negative"))
 }
 
-/// The corner to cut from, if x or y is given: -1 is not given.
+/// The corner of the region, if x or y is given; -1 counts as absent.
 fn corner(written: &Written<'_>) -> Option<(u32, u32)> {
     let (x, y) = (written.x.map_or(-1, atoi), written.y.map_or(-1, atoi));
     let clamped = |number: i64| number.max(0) as u32;
@@ -137,7 +138,7 @@ fn scaled(
         0 if (width == 0) != (height == 0) => return Err(OptionError::Together("`p=0` takes both `w` and `h`")),
         0 => Mode::Fill,
         1 if defaults.first_version => {
-            // The height rules, and the width follows from it.
+            // The height decides, and the width follows from it.
             size.width = if height > 0 { 0 } else { width };
             Mode::ScaleDown
         }
@@ -154,7 +155,7 @@ fn scaled(
     Ok(())
 }
 
-/// One percentage alone is that of both sides.
+/// A single percentage applies to both sides.
 pub(super) fn percent(width: u32, height: u32) -> Size {
     let either = width.max(height);
     Size {
@@ -173,7 +174,7 @@ fn quality(number: i64, defaults: &Defaults) -> Quality {
     }
 }
 
-/// A name from the closed list; `none` keeps the original's format.
+/// Reads a format name; `none` keeps the original's format.
 pub(super) fn format(name: &str) -> Result<FormatChoice, OptionError> {
     if name.eq_ignore_ascii_case("none") {
         return Ok(FormatChoice::Keep);

@@ -1,18 +1,18 @@
-//! The size of an AVIF (ISO/IEC 23008-12 §6.5.3): the largest image its `meta` box speaks of.
+//! The size of an AVIF (ISO/IEC 23008-12 §6.5.3): that of the largest image in its `meta` box.
 
 use crate::format::Format;
 use crate::original::number::be32;
 use crate::original::Original;
 
-/// Boxes that hold the one we look for, with the bytes before their first child.
-const ON_THE_WAY: [(&[u8; 4], usize); 3] = [(b"meta", 4), (b"iprp", 0), (b"ipco", 0)];
+/// The nested boxes that lead to the properties, each with the bytes before its first child.
+const OUTER_BOXES: [(&[u8; 4], usize); 3] = [(b"meta", 4), (b"iprp", 0), (b"ipco", 0)];
 
-/// The type of the auxiliary image with the transparency.
+/// The type of an auxiliary image with opacity.
 const ALPHA: &[u8] = b"urn:mpeg:mpegB:cicp:systems:auxiliary:alpha";
 
 pub(super) fn read(bytes: &[u8]) -> Option<Original> {
     let mut inside = bytes;
-    for (name, skipped) in ON_THE_WAY {
+    for (name, skipped) in OUTER_BOXES {
         inside = Boxes { bytes: inside }
             .find(|(found, _)| found == name)?
             .1
@@ -35,7 +35,7 @@ pub(super) fn read(bytes: &[u8]) -> Option<Original> {
     Some(Original::still(Format::Avif, width, height, channels))
 }
 
-/// Boxes by name and content, up to the first that is not all there.
+/// Boxes by name and content, up to the first incomplete one.
 struct Boxes<'a> {
     bytes: &'a [u8],
 }

@@ -4,7 +4,7 @@ use crate::format::Format;
 use crate::original::number::le16;
 use crate::original::Original;
 
-/// Counts no further than one past the limit: more makes no difference.
+/// Reads the header, and counts frames up to one above the limit.
 pub(super) fn read(bytes: &[u8], most_frames: u32) -> Option<Original> {
     let (width, height) = (le16(bytes, 6)?, le16(bytes, 8)?);
     let packed = *bytes.get(10)?;
@@ -16,7 +16,7 @@ pub(super) fn read(bytes: &[u8], most_frames: u32) -> Option<Original> {
     })
 }
 
-/// Bytes of a colour table.
+/// Bytes of a colour table, by its packed field.
 fn table(packed: u8) -> usize {
     if packed & 0x80 == 0 { 0 } else { 3 << ((packed & 7) + 1) }
 }
@@ -39,7 +39,7 @@ fn count(bytes: &[u8], mut at: usize, most: u32) -> u32 {
     frames
 }
 
-/// The offset after a row of sub-blocks.
+/// The offset after a series of sub-blocks.
 fn blocks(bytes: &[u8], mut at: usize) -> Option<usize> {
     loop {
         match *bytes.get(at)? {

@@ -6,17 +6,17 @@ use crate::orientation::Orientation;
 use crate::original::number::be16;
 use crate::original::Original;
 
-/// A marker and what it carries.
+/// A marker segment.
 pub(crate) struct Segment<'a> {
     /// The second byte of the marker.
     pub(crate) marker: u8,
-    /// Without the length.
+    /// Its content, without the length.
     pub(crate) content: &'a [u8],
     /// Offset at which the search for the next marker begins.
     pub(crate) end: usize,
 }
 
-/// The segments of a JPEG from a place on, up to the first that is broken.
+/// The segments of a JPEG, up to the first broken one.
 pub(crate) struct Segments<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -65,12 +65,12 @@ impl<'a> Iterator for Segments<'a> {
     }
 }
 
-/// TEM, RSTn, SOI and EOI stand alone.
+/// True for TEM, RSTn, SOI and EOI, which have no content.
 fn has_no_length(marker: u8) -> bool {
     matches!(marker, 0x01 | 0xd0..=0xd9)
 }
 
-/// SOF0 to SOF15 without DHT, JPG and DAC.
+/// True for SOF0 to SOF15, without DHT, JPG and DAC.
 pub(crate) fn is_frame(marker: u8) -> bool {
     matches!(marker, 0xc0..=0xcf) && !matches!(marker, 0xc4 | 0xc8 | 0xcc)
 }
@@ -85,7 +85,7 @@ pub(super) fn read(bytes: &[u8]) -> Option<Original> {
             (marker, content) if is_frame(marker) => frame = Some((marker, content)),
             (0xdb, content) => quality = quality.or_else(|| quality_of(content)),
             (0xe1, content) => {
-                // Of two blocks the first one counts, as everywhere.
+                // Of several Exif blocks the first one counts, as in other programs.
                 let tiff = content.strip_prefix(b"Exif\0\0").filter(|_| orientation.is_none());
                 orientation = orientation.or(tiff.map(exif::orientation));
             }
@@ -109,7 +109,7 @@ pub(super) fn read(bytes: &[u8]) -> Option<Original> {
     })
 }
 
-/// The profile in the APP2 segments (ICC.1 annex B.4), if all its parts are there.
+/// The profile in the APP2 segments (ICC.1 annex B.4), if it is complete.
 pub(crate) fn profile(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut parts: Vec<(u8, &[u8])> = Vec::new();
     let mut count = 0;
@@ -125,17 +125,17 @@ pub(crate) fn profile(bytes: &[u8]) -> Option<Vec<u8>> {
     complete.then(|| parts.into_iter().flat_map(|(_, data)| data).copied().collect())
 }
 
-/// True if an Adobe segment says that CMYK is stored as YCCK, or inverted: its presence.
+/// True if there is an Adobe segment: CMYK is stored inverted then.
 pub(crate) fn is_adobe(bytes: &[u8]) -> bool {
     Segments::of(bytes)
         .take_while(|segment| !matches!(segment.marker, SCAN | END))
         .any(|segment| segment.marker == 0xee && segment.content.starts_with(b"Adobe"))
 }
 
-/// Sum of the luminance table of T.81 annex K, which nearly every encoder scales by its quality.
+/// Sum of the luminance table of T.81 annex K, which nearly all encoders scale by their quality.
 const USUAL_SUM: u32 = 3688;
 
-/// The quality whose scaled table has the sum of the first table here.
+/// The quality whose scaled table has the sum of the file's first table.
 fn quality_of(tables: &[u8]) -> Option<u8> {
     let sum: u32 = match tables.first()? >> 4 {
         0 => tables.get(1..65)?.iter().map(|&value| u32::from(value)).sum(),

@@ -35,7 +35,7 @@ pub(super) fn read(bytes: &[u8]) -> Option<Original> {
     })
 }
 
-/// Chunks by name and content, up to the first that is not all there.
+/// Chunks by name and content, up to the first incomplete one.
 pub(crate) struct Chunks<'a> {
     bytes: &'a [u8],
     at: usize,

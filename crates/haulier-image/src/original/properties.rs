@@ -1,16 +1,16 @@
-//! The properties that a header states, as every reader returns them.
+//! The properties of an original.
 
 use serde::{Deserialize, Serialize};
 
 use crate::format::Format;
 use crate::orientation::Orientation;
 
-/// The header of an image.
+/// The properties of an original, as its header states them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Original {
     /// Its format, by its bytes.
     pub format: Format,
-    /// Width, pixels, as it is stored: before it is turned upright.
+    /// Width in pixels as stored, before it is rotated upright.
     pub width: u32,
     /// Height, likewise.
     pub height: u32,
@@ -24,12 +24,12 @@ pub struct Original {
     pub alpha: bool,
     /// Channels of a pixel as it is decoded, 1 to 4.
     pub channels: u8,
-    /// True if it comes in scans that are held in memory together: a progressive JPEG.
+    /// True for a progressive JPEG, whose scans are held in memory together.
     pub progressive: bool,
 }
 
 impl Original {
-    /// Width and height when it is upright, pixels.
+    /// Width and height of the upright image, pixels.
     #[must_use]
     pub fn upright(&self) -> (u32, u32) {
         if self.orientation.swaps() {
@@ -44,7 +44,7 @@ impl Original {
         u64::from(self.width) * u64::from(self.height) * u64::from(self.channels)
     }
 
-    /// A still of this format with nothing special about it.
+    /// An upright still of this format, for a reader to complete.
     pub(super) fn still(format: Format, width: u32, height: u32, channels: u8) -> Self {
         Self {
             format,

@@ -29,7 +29,7 @@ pub(super) fn read(bytes: &[u8]) -> Option<Original> {
     })
 }
 
-/// The profile of an extended file.
+/// The colour profile of an extended file.
 pub(crate) fn profile(bytes: &[u8]) -> Option<Vec<u8>> {
     let mut chunks = Chunks::of(bytes);
     chunks
@@ -63,7 +63,7 @@ fn lossy(content: &[u8]) -> Option<Original> {
     Some(Original::still(Format::WebP, u32::from(width), u32::from(height), 3))
 }
 
-/// Chunks by name and content. One that is cut short comes with what is there of it: decoders read such files, too.
+/// Chunks by name and content. Of a chunk that is cut, the existing part is returned, since decoders read such files.
 pub(crate) struct Chunks<'a> {
     bytes: &'a [u8],
     at: usize,

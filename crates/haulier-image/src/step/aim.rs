@@ -1,4 +1,4 @@
-//! Decides which part of the picture is seen, and how large it becomes.
+//! Decides which part of the picture is visible, and its size.
 
 use crate::error::ImageError;
 use crate::geometry::{Area, Fitting};
@@ -34,7 +34,7 @@ pub(super) fn apply(frame: &mut Frame<'_>) -> Result<(), ImageError> {
     Ok(())
 }
 
-/// The pull that has a point in the middle, as far as the edges allow.
+/// The position that centres a point, as far as the edges allow.
 fn focal(area: Area, seen: (f64, f64), (x, y): (f64, f64)) -> (f64, f64) {
     let pull = |whole: f64, seen: f64, point: f64| {
         let slack = whole - seen;

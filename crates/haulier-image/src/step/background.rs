@@ -1,4 +1,4 @@
-//! Lets the background show where the picture is transparent.
+//! Puts the background below transparent pixels.
 
 use crate::error::ImageError;
 use crate::options::Background;
@@ -11,7 +11,7 @@ pub(super) fn apply(frame: &mut Frame<'_>) -> Result<(), ImageError> {
         return Ok(());
     }
     let Background(colour) = wanted.unwrap_or(Background::WHITE);
-    // A format without transparency shows white below a background that is itself transparent.
+    // In a format without transparency, white is below a background that is itself transparent.
     let opaque = colour[3] == 255 || !frame.format.has_alpha();
     let colour = if opaque {
         over([colour[0], colour[1], colour[2], colour[3]], [255; 4])
@@ -38,7 +38,7 @@ pub(super) fn apply(frame: &mut Frame<'_>) -> Result<(), ImageError> {
     Ok(())
 }
 
-/// One colour over another, neither multiplied with its opacity.
+/// Composes one colour over another, neither premultiplied.
 fn over(above: [u8; 4], below: [u8; 4]) -> [u8; 4] {
     let top = u32::from(above[3]) * 255;
     let bottom = u32::from(below[3]) * (255 - u32::from(above[3]));

@@ -1,10 +1,10 @@
-//! A Gaussian blur, by three box blurs: its cost does not depend on its strength.
+//! Gaussian blur by three box blurs, so the cost does not depend on the strength.
 
 use crate::error::ImageError;
 use crate::raster::Raster;
 use crate::step::frame::Frame;
 
-/// Boxes that make a bell.
+/// Box blurs that approximate a Gaussian.
 const PASSES: usize = 3;
 
 pub(super) fn apply(frame: &mut Frame<'_>) -> Result<(), ImageError> {
@@ -14,7 +14,7 @@ pub(super) fn apply(frame: &mut Frame<'_>) -> Result<(), ImageError> {
     Ok(())
 }
 
-/// The picture blurred with this standard deviation, pixels. At the edges the last pixels go on for ever.
+/// Blurs a picture with this standard deviation in pixels. At the edges, the outermost pixels are repeated.
 pub(super) fn blurred(raster: &Raster, deviation: f64) -> Raster {
     let channels = raster.kind.channels();
     let alpha = raster.kind.has_alpha();
@@ -74,7 +74,7 @@ fn smooth(plane: &mut [f32], width: usize, height: usize, deviation: f64) {
     }
 }
 
-/// Gives the mean of the neighbours up to a radius, the outermost of which count in part.
+/// Passes the mean of each value's neighbours within a radius to `give`; the outermost neighbours count in part.
 fn average(line: &[f32], radius: f32, mut give: impl FnMut(usize, f32)) {
     let whole = radius as isize;
     let part = radius - whole as f32;

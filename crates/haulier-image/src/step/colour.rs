@@ -1,4 +1,4 @@
-//! Makes the colours those of sRGB.
+//! Converts the colours to sRGB.
 
 use crate::colour::to_srgb;
 use crate::error::ImageError;

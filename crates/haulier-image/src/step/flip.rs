@@ -14,11 +14,11 @@ pub(super) fn apply(frame: &mut Frame<'_>) -> Result<(), ImageError> {
     Ok(())
 }
 
-/// Left becomes right.
+/// Mirrors left to right.
 pub(super) fn horizontally(raster: &mut Raster) {
     let (row, channels) = (raster.row(), raster.kind.channels());
     for row in raster.data.chunks_exact_mut(row) {
-        // Every byte backwards, then the bytes of each pixel forwards again.
+        // Reverses all bytes, then the bytes of each pixel again.
         row.reverse();
         row.chunks_exact_mut(channels).for_each(<[u8]>::reverse);
     }

@@ -1,4 +1,4 @@
-//! A picture between decoding and encoding, as the steps hand it on.
+//! A picture between decoding and encoding, with the inputs of the steps.
 
 use crate::colour::{Profile, grey};
 use crate::format::Format;
@@ -8,9 +8,9 @@ use crate::options::{Background, Transform};
 use crate::original::Original;
 use crate::raster::{PixelKind, Raster};
 
-/// A picture on its way, and what the steps want to know.
+/// A picture between decoding and encoding, with the inputs of the steps.
 pub(crate) struct Frame<'a> {
-    /// The picture as it is now.
+    /// The current pixels.
     pub(crate) raster: Raster,
     pub(crate) transform: &'a Transform,
     pub(crate) original: &'a Original,
@@ -18,25 +18,26 @@ pub(crate) struct Frame<'a> {
     pub(crate) limits: &'a Limits,
     /// The format of the answer.
     pub(crate) format: Format,
-    /// Decided by the first picture of an animation, for all of them.
+    /// Made for the first picture of an animation, and used for all.
     pub(crate) plan: &'a mut Option<ScalePlan>,
 }
 
-/// Which part of the picture becomes how large.
+/// The visible part of the picture, and its size in the answer.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct ScalePlan {
-    /// The part, of the upright original.
+    /// The visible part of the upright original.
     pub(crate) area: Area,
     pub(crate) fitting: Fitting,
 }
 
 impl Frame<'_> {
-    /// The plan, which the first step has made.
+    /// The plan that the first step has made.
     pub(super) fn plan(&self) -> ScalePlan {
         self.plan.expect("made by the first step")
     }
 
-    /// The colour of corners and borders, in the bytes of a pixel. The picture gets transparency if the colour has it.
+    /// The fill colour of corners and borders, as the bytes of a pixel. The picture gets an opacity channel if the
+    /// colour needs it.
     pub(super) fn fill(&mut self) -> Vec<u8> {
         let Background([red, green, blue, alpha]) = self.transform.background.unwrap_or(Background::WHITE);
         if alpha != 255 {

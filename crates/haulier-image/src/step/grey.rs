@@ -1,4 +1,4 @@
-//! Makes the picture grey.
+//! Converts the picture to grey.
 
 use crate::colour::grey;
 use crate::error::ImageError;

@@ -1,8 +1,8 @@
-//! Finds the part of a picture that is worth seeing.
+//! Finds the most interesting part of a picture.
 //!
-//! Looked at are a few thousand samples, not the pixels. Along the side where there is a choice, `entropy` takes the part
+//! It examines a few thousand samples instead of all pixels. Along the side that is cropped, `entropy` chooses the part
 //! whose brightness varies most (Shannon's entropy of its histogram), `attention` the part with most edges, saturated
-//! colours and colours of skin.
+//! colours and skin colours.
 
 use crate::geometry::{Area, lay};
 use crate::options::Gravity;
@@ -11,12 +11,12 @@ use crate::step::frame::Frame;
 
 /// Samples along each side.
 const SIDE: usize = 96;
-/// Places that are tried.
+/// Positions that are tried.
 const PLACES: usize = 48;
-/// Steps of brightness in a histogram.
+/// Brightness classes of the histogram.
 const SHADES: usize = 64;
 
-/// The pull, from 0 to 1 in both directions, that shows the best part of this size.
+/// The position of the best part of this size, from 0 to 1 in both directions.
 pub(super) fn pull(frame: &Frame<'_>, area: Area, seen: (f64, f64)) -> (f64, f64) {
     let samples = Samples::of(frame, area);
     let along = |whole: f64, seen: f64, lines: &dyn Fn(usize) -> Vec<[u8; 3]>| {
@@ -63,7 +63,7 @@ impl Samples {
     }
 }
 
-/// Red, green and blue at a place from 0 to 1; what is transparent is nothing.
+/// Red, green and blue at a position from 0 to 1; black where transparent.
 fn colour(raster: &Raster, x: f64, y: f64) -> [u8; 3] {
     let at = |place: f64, side: u32| ((place * f64::from(side)) as u32).min(side - 1);
     let pixel = raster.pixel(at(x, raster.width), at(y, raster.height));
@@ -77,7 +77,8 @@ fn colour(raster: &Raster, x: f64, y: f64) -> [u8; 3] {
     }
 }
 
-/// The pull at which a window of this part of all lines is best. Of equal ones the one nearest to the middle.
+/// The position of the window with the best score; of equal ones the nearest to the middle. `part` is the window's
+/// share of all lines.
 fn best(line: &dyn Fn(usize) -> Vec<[u8; 3]>, part: f64, gravity: Gravity) -> f64 {
     let lines: Vec<Vec<[u8; 3]>> = (0..SIDE).map(line).collect();
     let length = ((part * SIDE as f64).round() as usize).clamp(1, SIDE);
@@ -105,7 +106,7 @@ fn brightness([red, green, blue]: [u8; 3]) -> u32 {
     (u32::from(red) * 77 + u32::from(green) * 150 + u32::from(blue) * 29) >> 8
 }
 
-/// Bits that a sample's brightness tells.
+/// Entropy of the samples' brightness, bits per sample.
 fn entropy(lines: &[Vec<[u8; 3]>]) -> f64 {
     let mut counts = [0_u32; SHADES];
     for &sample in lines.iter().flatten() {
@@ -119,7 +120,7 @@ fn entropy(lines: &[Vec<[u8; 3]>]) -> f64 {
     counts.iter().map(bits).sum()
 }
 
-/// The weight of a line, compared with the next one.
+/// The score of a line, compared with the next one.
 fn attention(line: &[[u8; 3]], next: &[[u8; 3]]) -> f64 {
     let mut sum = 0.0;
     for (index, (&sample, &beside)) in line.iter().zip(next).enumerate() {
@@ -135,7 +136,7 @@ fn attention(line: &[[u8; 3]], next: &[[u8; 3]]) -> f64 {
     sum
 }
 
-/// The usual rule of thumb for skin of all shades: red leads, by enough, and not too dark.
+/// A common rule for skin of all shades: red dominates by some margin, and the colour is not too dark.
 fn is_skin([red, green, blue]: [u8; 3]) -> bool {
     let (red, green, blue) = (i32::from(red), i32::from(green), i32::from(blue));
     red > 70

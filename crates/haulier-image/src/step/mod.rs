@@ -1,6 +1,6 @@
 //! The steps between decoding and encoding.
 //!
-//! The order is written once, here, and each step knows by itself whether there is something to do.
+//! The order is written here only. Each step decides itself whether it applies.
 
 mod aim;
 mod background;
@@ -23,23 +23,23 @@ use crate::step::frame::Frame;
 type Step = fn(&mut Frame<'_>) -> Result<(), ImageError>;
 
 const STEPS: [Step; 11] = [
-    aim::apply,        // first: what is cut off costs nothing any more
-    scale::apply,      // then small, for all that follows
+    aim::apply,        // first: cropped parts cost no further work
+    scale::apply,      // early: the following steps work on fewer pixels
     colour::apply,     // sRGB, before colours are mixed with others
-    orient::apply,     // upright: from here on sides mean what a query means
-    rotate::apply,     // as asked for, on top of that
-    flip::apply,       // zimg's order: turned, then mirrored
-    grey::apply,       // before the costly ones: a third of the bytes
-    blur::apply,       //
+    orient::apply,     // from here on the sides are those of the query
+    rotate::apply,     // after the orientation, which it adds to
+    flip::apply,       // zimg's order: rotate, then mirror
+    grey::apply,       // before the costly steps: a third of the bytes
+    blur::apply,       // after scaling: its radius is in pixels of the answer
     sharpen::apply,    // after blur, which would undo it
-    pad::apply,        // around the finished picture, so that its edge is not blurred into the background
-    background::apply, // last: what is transparent until here shows it
+    pad::apply,        // around the finished picture, whose edge must not be blurred into the background
+    background::apply, // last: replaces the remaining transparency
 ];
 
-/// Does all of them.
+/// Applies all steps in their order.
 ///
 /// # Errors
-/// A region outside of the picture, or a size beyond the limits.
+/// The region lies outside the picture, or a size exceeds the limits.
 pub(crate) fn all(frame: &mut Frame<'_>) -> Result<(), ImageError> {
     STEPS.iter().try_for_each(|step| step(frame))
 }
@@ -57,12 +57,12 @@ pub(crate) mod testing {
     use crate::raster::{PixelKind, Raster};
     use crate::step::frame::ScalePlan;
 
-    /// Runs one step on a picture that came as it is.
+    /// Runs one step on an upright picture.
     pub(crate) fn apply(step: Step, raster: Raster, transform: &Transform) -> Raster {
         run(step, raster, transform, Format::Png, 1).expect("it can be done")
     }
 
-    /// Runs one step on a picture of this orientation that becomes a file of this format.
+    /// Runs one step on a picture of this orientation, for a variant of this format.
     pub(crate) fn run(
         step: Step,
         raster: Raster,

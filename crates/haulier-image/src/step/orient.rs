@@ -1,4 +1,4 @@
-//! Turns the picture upright, as its Exif says.
+//! Rotates the picture upright by its Exif orientation.
 
 use crate::error::ImageError;
 use crate::step::frame::Frame;

@@ -1,4 +1,4 @@
-//! Puts the picture on its canvas, and adds what is to be around it.
+//! Puts the picture on its canvas, and adds the border.
 
 use crate::error::ImageError;
 use crate::options::Pad;
@@ -8,7 +8,7 @@ use crate::step::frame::Frame;
 pub(super) fn apply(frame: &mut Frame<'_>) -> Result<(), ImageError> {
     let canvas = frame.plan().fitting.canvas;
     if canvas != frame.plan().fitting.scaled {
-        // A picture that was turned may have outgrown its canvas; then the canvas grows along.
+        // A rotated picture may be larger than its canvas, which is enlarged then.
         let width = canvas.0.max(frame.raster.width);
         let height = canvas.1.max(frame.raster.height);
         let (pull_x, pull_y) = frame.transform.gravity.anchor();

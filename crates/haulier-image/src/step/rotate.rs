@@ -1,4 +1,4 @@
-//! Turns the picture by any angle.
+//! Rotates the picture by any angle.
 
 use crate::error::ImageError;
 use crate::raster::Raster;
@@ -17,7 +17,7 @@ pub(super) fn apply(frame: &mut Frame<'_>) -> Result<(), ImageError> {
     Ok(())
 }
 
-/// Turned clockwise by this many quarters.
+/// Rotates clockwise by this many quarter turns.
 pub(super) fn quarters(raster: &Raster, quarters: u8) -> Raster {
     let (width, height) = (raster.width, raster.height);
     let from: &dyn Fn(u32, u32) -> (u32, u32) = match quarters % 4 {
@@ -46,7 +46,7 @@ pub(super) fn quarters(raster: &Raster, quarters: u8) -> Raster {
     }
 }
 
-/// The smallest upright frame around the turned picture.
+/// The size of the bounding box of the rotated picture.
 fn turned_size(raster: &Raster, angle: u16) -> (u32, u32) {
     let (sine, cosine) = f64::from(angle).to_radians().sin_cos();
     let (width, height) = (f64::from(raster.width), f64::from(raster.height));
@@ -57,7 +57,7 @@ fn turned_size(raster: &Raster, angle: u16) -> (u32, u32) {
     )
 }
 
-/// Each pixel mixes the four it falls between; outside is the colour of the background.
+/// Rotates by bilinear interpolation; pixels outside have the fill colour.
 fn turned(raster: &Raster, angle: u16, width: u32, height: u32, fill: &[u8]) -> Raster {
     let (sine, cosine) = f64::from(angle).to_radians().sin_cos();
     let middle = (f64::from(raster.width) / 2.0, f64::from(raster.height) / 2.0);
@@ -92,7 +92,7 @@ fn mix(raster: &Raster, x: f64, y: f64, fill: &[u8], data: &mut Vec<u8>) {
         (pixel(left, top + 1.0), (1.0 - across) * down),
         (pixel(left + 1.0, top + 1.0), across * down),
     ];
-    // Colours count as much as they are seen.
+    // Colours are weighted by their opacity.
     let opacity = |pixel: &[u8]| {
         if raster.kind.has_alpha() {
             f64::from(pixel[pixel.len() - 1]) / 255.0

@@ -1,4 +1,4 @@
-//! Cuts and scales in one go, with a Lanczos filter.
+//! Crops and scales in one pass, with a Lanczos filter.
 
 use fast_image_resize::images::{TypedImage, TypedImageRef};
 use fast_image_resize::pixels::{U8, U8x2, U8x3, U8x4, U16x4};
@@ -31,18 +31,18 @@ pub(super) fn apply(frame: &mut Frame<'_>) -> Result<(), ImageError> {
     let raster = frame.raster.take();
     frame.raster = match raster.kind {
         PixelKind::Grey | PixelKind::Rgb | PixelKind::GreyAlpha | PixelKind::Rgba if frame.transform.linear => {
-            by_light(raster, area, width, height)?
+            in_linear_light(raster, area, width, height)?
         }
-        PixelKind::Grey => by_number::<U8>(raster, area, width, height)?,
-        PixelKind::GreyAlpha => by_number::<U8x2>(raster, area, width, height)?,
-        PixelKind::Rgb => by_number::<U8x3>(raster, area, width, height)?,
-        PixelKind::Rgba | PixelKind::Cmyk => by_number::<U8x4>(raster, area, width, height)?,
+        PixelKind::Grey => in_srgb::<U8>(raster, area, width, height)?,
+        PixelKind::GreyAlpha => in_srgb::<U8x2>(raster, area, width, height)?,
+        PixelKind::Rgb => in_srgb::<U8x3>(raster, area, width, height)?,
+        PixelKind::Rgba | PixelKind::Cmyk => in_srgb::<U8x4>(raster, area, width, height)?,
     };
     Ok(())
 }
 
-/// The part of the stored picture that the image takes, pixels. A JPEG that is read smaller has its sides rounded up: the last
-/// row and column reach beyond the edge, and are no reason to stretch the rest.
+/// The size of the image within the stored picture, pixels. A JPEG that was reduced while decoding has its sides
+/// rounded up, so its last row and column reach beyond the image.
 fn covered(original: &Original, (width, height): (u32, u32)) -> (f64, f64) {
     let is_of =
         |divisor: &u32| (original.width.div_ceil(*divisor), original.height.div_ceil(*divisor)) == (width, height);
@@ -58,11 +58,11 @@ fn covered(original: &Original, (width, height): (u32, u32)) -> (f64, f64) {
     }
 }
 
-/// Mixes the numbers of the colours, as nearly all programs do.
-fn by_number<P: PixelTrait>(mut raster: Raster, area: Area, width: u32, height: u32) -> Result<Raster, ImageError> {
+/// Scales the sRGB values, as nearly all programs do.
+fn in_srgb<P: PixelTrait>(mut raster: Raster, area: Area, width: u32, height: u32) -> Result<Raster, ImageError> {
     let (across, down, kind) = (raster.width, raster.height, raster.kind);
     if kind.has_alpha() {
-        // In place: the library would make a copy of all pixels for it.
+        // In place, since the library would copy all pixels otherwise.
         let mut source = TypedImage::<P>::from_buffer(across, down, &mut raster.data).map_err(malformed)?;
         MulDiv::new()
             .multiply_alpha_inplace_typed(&mut source)
@@ -83,8 +83,8 @@ fn by_number<P: PixelTrait>(mut raster: Raster, area: Area, width: u32, height: 
     Raster::new(width, height, kind, data)
 }
 
-/// Mixes light: sixteen linear bits a channel, and back.
-fn by_light(raster: Raster, area: Area, width: u32, height: u32) -> Result<Raster, ImageError> {
+/// Scales in linear light with sixteen bits per channel.
+fn in_linear_light(raster: Raster, area: Area, width: u32, height: u32) -> Result<Raster, ImageError> {
     let kind = raster.kind;
     let (across, down) = (raster.width, raster.height);
     let forward: Vec<u16> = (0..=255).map(|value| light_of(f64::from(value) / 255.0)).collect();
@@ -106,7 +106,7 @@ fn by_light(raster: Raster, area: Area, width: u32, height: u32) -> Result<Raste
     MulDiv::new()
         .divide_alpha_inplace_typed(&mut target)
         .map_err(malformed)?;
-    let backward: Vec<u8> = (0..=u16::MAX).map(number_of).collect();
+    let backward: Vec<u8> = (0..=u16::MAX).map(value_of).collect();
     let data = target.pixels().iter().flat_map(|pixel| {
         let [red, green, blue] = [0, 1, 2].map(|channel| backward[usize::from(pixel.0[channel])]);
         [red, green, blue, (pixel.0[3] / 257) as u8]
@@ -120,7 +120,7 @@ fn by_light(raster: Raster, area: Area, width: u32, height: u32) -> Result<Raste
     })
 }
 
-/// The light of a number from 0 to 1 (IEC 61966-2-1).
+/// Linear light of an sRGB value from 0 to 1 (IEC 61966-2-1).
 fn light_of(value: f64) -> u16 {
     let light = if value <= 0.04045 {
         value / 12.92
@@ -130,8 +130,8 @@ fn light_of(value: f64) -> u16 {
     (light * 65535.0).round() as u16
 }
 
-/// The number for a light, the inverse.
-fn number_of(light: u16) -> u8 {
+/// The sRGB value of a linear light, the inverse.
+fn value_of(light: u16) -> u8 {
     let light = f64::from(light) / 65535.0;
     let value = if light <= 0.003_130_8 {
         light * 12.92
@@ -142,7 +142,7 @@ fn number_of(light: u16) -> u8 {
 }
 
 fn options(area: Area, across: u32, down: u32) -> ResizeOptions {
-    // Rounding may leave the area a hair's breadth larger than the picture.
+    // Rounding errors may make the area slightly larger than the picture.
     let (across, down) = (f64::from(across), f64::from(down));
     let (x, y) = (area.x.clamp(0.0, across), area.y.clamp(0.0, down));
     ResizeOptions::new()
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn light_and_numbers_are_inverse() {
         for value in 0..=255 {
-            assert_eq!(number_of(light_of(f64::from(value) / 255.0)), value);
+            assert_eq!(value_of(light_of(f64::from(value) / 255.0)), value);
         }
     }
 

@@ -1,10 +1,10 @@
-//! An unsharp mask: what a blur takes away is added once more.
+//! Unsharp mask: adds the difference between the picture and its blur.
 
 use crate::error::ImageError;
 use crate::step::blur;
 use crate::step::frame::Frame;
 
-/// Width of the blur, pixels.
+/// Standard deviation of the blur, pixels.
 const DEVIATION: f64 = 1.0;
 
 pub(super) fn apply(frame: &mut Frame<'_>) -> Result<(), ImageError> {

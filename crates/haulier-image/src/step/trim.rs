@@ -4,14 +4,14 @@ use crate::geometry::Area;
 use crate::raster::Raster;
 use crate::step::frame::Frame;
 
-/// The upright original without its border: pixels that differ from the upper left one by no more than the tolerance in
-/// any channel. A picture of border only stays whole.
+/// The upright original without its border: the pixels that differ from the upper left one by at most the tolerance in
+/// every channel. A picture that is all border stays whole.
 pub(super) fn content(frame: &Frame<'_>, tolerance: u8) -> Area {
     let whole = Area::whole(frame.original.upright());
     let Some([left, top, right, bottom]) = bounds(&frame.raster, tolerance) else {
         return whole;
     };
-    // The bounds are of the picture as it is stored. Its corners, seen upright, are those of the area.
+    // The bounds are in the stored picture; their corners are mapped to the upright one.
     let (width, height) = (f64::from(frame.raster.width), f64::from(frame.raster.height));
     let corners = [
         (f64::from(left) / width, f64::from(top) / height),
@@ -30,7 +30,7 @@ pub(super) fn content(frame: &Frame<'_>, tolerance: u8) -> Area {
     }
 }
 
-/// The upright place of a place in the stored picture; both from 0 to 1.
+/// Maps a point of the stored picture to the upright one; coordinates from 0 to 1.
 fn upright(frame: &Frame<'_>, (x, y): (f64, f64)) -> (f64, f64) {
     let orientation = frame.original.orientation;
     let (mut x, mut y) = if orientation.mirrors() { (1.0 - x, y) } else { (x, y) };
@@ -40,7 +40,7 @@ fn upright(frame: &Frame<'_>, (x, y): (f64, f64)) -> (f64, f64) {
     (x, y)
 }
 
-/// Left, top, and the pixels after right and bottom.
+/// Left, top, and the pixels after right and bottom; `None` if all is border.
 fn bounds(raster: &Raster, tolerance: u8) -> Option<[u32; 4]> {
     let border = raster.pixel(0, 0).to_vec();
     let differs = |pixel: &[u8]| pixel.iter().zip(&border).any(|(a, b)| a.abs_diff(*b) > tolerance);

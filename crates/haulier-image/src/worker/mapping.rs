@@ -1,4 +1,4 @@
-//! The bytes of an original in a worker's memory, without a copy.
+//! Maps the bytes of an original into a worker's memory, without a copy.
 #![allow(unsafe_code)] // mmap: the file may change beneath the slice
 
 use std::io;
@@ -8,7 +8,7 @@ use std::slice;
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-/// A mapped file. If another process truncates it meanwhile, the worker ends by SIGBUS, and its request fails.
+/// A mapped file. If another process truncates it, the worker ends by SIGBUS, and its request fails.
 pub(super) struct Mapping {
     start: *mut core::ffi::c_void,
     length: usize,
@@ -24,7 +24,7 @@ impl Mapping {
                 length,
             });
         }
-        // SAFETY: a new private mapping at a place the system chooses; nothing else knows it.
+        // SAFETY: a new private mapping at an address that the system chooses; no other code knows it.
         let start = unsafe { mmap(ptr::null_mut(), length, ProtFlags::READ, MapFlags::PRIVATE, file, 0)? };
         Ok(Self { start, length })
     }
@@ -34,8 +34,8 @@ impl Mapping {
         if self.length == 0 {
             return &[];
         }
-        // SAFETY: the mapping has this length and lives as long as `self`. Decoders take the bytes for what they are at
-        // the time; that another process may write to the file is the reason why this runs in a process of its own.
+        // SAFETY: the mapping has this length and lives as long as `self`. Another process may write to the file
+        // meanwhile: decoders treat the bytes as untrusted, and run in a separate process.
         unsafe { slice::from_raw_parts(self.start.cast(), self.length) }
     }
 }

@@ -1,4 +1,4 @@
-//! Messages between the server and a worker: one JSON object a packet, never with bytes of images.
+//! Messages between the server and a worker: one JSON object per packet, without image bytes.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,43 +11,43 @@ use crate::original::Original;
 /// Longest packet, bytes; a transform has a few hundred.
 pub(super) const LONGEST: usize = 8 * 1024;
 
-/// From us to a worker. An original comes with it as a descriptor.
+/// From the server to a worker. The original comes with it as a descriptor.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum WorkerOrder {
-    /// Say what this is.
+    /// Report the properties of the original.
     Probe {
         /// The limits on its cost.
         limits: Limits,
     },
-    /// Make a variant.
+    /// Render a variant.
     Render {
-        /// Which one.
+        /// The variant.
         transform: Box<Transform>,
         /// The limits on its cost.
         limits: Limits,
     },
-    /// The memory that was asked for is there.
+    /// The requested memory is granted.
     Go,
 }
 
-/// From a worker to us.
+/// From a worker to the server.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Report {
-    /// It is ready to work. Named are the walls that this system cannot build.
+    /// The worker is ready.
     Ready {
-        /// `landlock`, `seccomp`.
+        /// Parts of the sandbox that the kernel lacks: `landlock`, `seccomp`.
         without: Vec<String>,
     },
-    /// It asks for memory before it goes on.
+    /// The worker waits until this memory is granted.
     Need {
         /// Bytes.
         memory: u64,
     },
     /// The properties of an original.
     Probed(Original),
-    /// A variant lies in the result file.
+    /// The variant is in the result file.
     Rendered(Made),
-    /// There is none.
+    /// The order failed.
     Failed(WorkerFailure),
 }
 
@@ -62,11 +62,11 @@ pub(super) struct Made {
     pub(super) length: u64,
     /// Resident memory of the worker afterwards, bytes.
     pub(super) resident: u64,
-    /// Time of each part, microseconds: reading, the steps, writing.
+    /// Durations in microseconds: decoding, steps, encoding.
     pub(super) times: [u64; 3],
 }
 
-/// The errors that happen in a worker.
+/// The errors that can occur in a worker.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum WorkerFailure {
     Unknown,

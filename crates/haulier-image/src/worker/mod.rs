@@ -1,7 +1,8 @@
-//! Foreign bytes are decoded only in worker processes: re-executed from our own binary, without rights, bounded.
+//! Worker processes, which decode untrusted bytes: the same binary, executed again without privileges and with resource
+//! limits.
 //!
-//! [`Workers`] is the pool the server asks; [`main`] is what a worker runs. An image that crashes a decoder, takes too
-//! long or too much memory costs its own request and one process. Workers are reused and end when we end.
+//! [`Workers`] is the pool that the server uses; [`main`] runs in a worker. An image that crashes a decoder, or takes
+//! too much time or memory, costs its own request and one process. Workers are reused, and end with the server.
 
 mod mapping;
 mod message;

@@ -1,7 +1,7 @@
-//! The pool of worker processes: queue, work, and idle workers for the next image.
+//! The pool of worker processes: queue, running workers, idle workers.
 //!
-//! Usable from any number of runtimes at once. A place is a permit of a fair semaphore; a worker belongs to one request
-//! from its order to its report, and a request that is dropped meanwhile takes its worker along.
+//! Any number of runtimes may use it. A place is a permit of a fair semaphore. A worker belongs to one request from its
+//! order to its report; dropping the request meanwhile ends the worker.
 
 use std::fs::File;
 use std::io;
@@ -28,31 +28,31 @@ use crate::worker::socket;
 use crate::worker::starter::{Process, ProcessStarter};
 use crate::worker::watch::Watched;
 
-/// One permit of memory, bytes.
+/// Memory of one permit, bytes.
 const PERMIT: u64 = 1 << 20;
-/// A worker that holds more than this after its work is replaced, bytes.
-const GROWN: u64 = 96 << 20;
-/// A worker is replaced after so much time at work, below the limit of its CPU time.
-const WORN: Duration = Duration::from_secs(300);
-/// Time for a new process to say that it is ready.
+/// A worker with more resident memory than this after a request is replaced, bytes.
+const MOST_RESIDENT: u64 = 96 << 20;
+/// A worker is replaced after this time at work, before its CPU limit ends it.
+const MOST_WORKED: Duration = Duration::from_secs(300);
+/// Timeout for a new process to report that it is ready.
 const START: Duration = Duration::from_secs(10);
 
 /// Number and limits of the workers.
 #[derive(Debug, Clone)]
 pub struct WorkersSettings {
-    /// Processes that work at a time, at least 1.
+    /// Most processes that work at a time, at least 1.
     pub workers: usize,
-    /// Most requests that wait for one. One more is [`ImageError::Busy`] at once.
+    /// Most requests that wait for a worker. A further one is [`ImageError::Busy`] at once.
     pub queue: usize,
-    /// Longest wait for one, or for memory. After it the request is [`ImageError::Busy`].
+    /// Longest wait for a worker, or for memory. After it the request is [`ImageError::Busy`].
     pub queue_timeout: Duration,
     /// Longest time for one image. After it the worker is ended.
     pub deadline: Duration,
-    /// Memory for the pixels of all images together, bytes; who needs more than is left waits.
+    /// Memory for the pixels of all images together, bytes. A request that needs more than is left waits.
     pub memory: u64,
-    /// A worker that has had nothing to do for this long ends.
+    /// A worker that has been idle for this time is ended.
     pub idle: Duration,
-    /// They run at the lowest priority (nice 19): no client waits for them.
+    /// Workers run at the lowest priority (nice 19), since no client waits for them.
     pub low_priority: bool,
 }
 
@@ -70,7 +70,7 @@ impl Default for WorkersSettings {
     }
 }
 
-/// The pool cannot be started.
+/// An error at the start of the pool.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot prepare the image workers")]
 pub struct StartError(#[from] io::Error);
@@ -78,7 +78,7 @@ pub struct StartError(#[from] io::Error);
 /// The bytes of an original.
 #[derive(Debug)]
 pub enum OriginalSource {
-    /// A file open for reading only, since a worker is not to be trusted with more. Its position does not matter.
+    /// A file, open for reading only, because workers are untrusted. Its position does not matter.
     File(OwnedFd),
     /// Bytes in memory.
     Bytes(Bytes),
@@ -89,23 +89,23 @@ pub enum OriginalSource {
 pub struct WorkersStatus {
     /// Processes at work.
     pub busy: usize,
-    /// Processes that wait for work.
+    /// Idle processes.
     pub idle: usize,
     /// Requests that wait for a process.
     pub waiting: usize,
-    /// Variants made since the start.
+    /// Variants rendered since the start.
     pub made: u64,
-    /// Processes that an image ended since the start, deadlines among them.
+    /// Processes that an image ended since the start, deadlines included.
     pub crashed: u64,
 }
 
-/// A pool of worker processes. They are started when they are needed, and end when this is dropped.
+/// A pool of worker processes, which are started on demand. Dropping it ends them.
 #[derive(Debug)]
 pub struct Workers {
     settings: WorkersSettings,
     /// A permit for each process at work.
     places: Semaphore,
-    /// A permit for each slow image: one place is left to the quick ones.
+    /// A permit for each slow image, one less than places: the last place is left to fast ones.
     slow: Semaphore,
     /// A permit for each [`PERMIT`] of memory.
     memory: Semaphore,
@@ -113,13 +113,13 @@ pub struct Workers {
     made: AtomicU64,
     crashed: AtomicU64,
     warned: AtomicBool,
-    /// The last one used is the next one used.
+    /// Idle workers; the last used is used next.
     idle: Mutex<Vec<Worker>>,
-    /// Set once the pool has its place in memory.
+    /// Set once, after the pool has been allocated.
     starter: OnceLock<ProcessStarter>,
 }
 
-/// A process that is ready.
+/// A worker process that is ready.
 #[derive(Debug)]
 struct Worker {
     process: Process,
@@ -128,10 +128,10 @@ struct Worker {
 }
 
 impl Workers {
-    /// Prepares a pool; the first process is started with the first image.
+    /// Creates a pool. The first process is started with the first image.
     ///
     /// # Errors
-    /// Our own program cannot be opened, or there is no thread to be had.
+    /// Our own program cannot be opened, or no thread can be started.
     pub fn new(settings: WorkersSettings) -> Result<Arc<Self>, StartError> {
         let workers = settings.workers.max(1);
         let pool = Arc::new(Self {
@@ -156,11 +156,11 @@ impl Workers {
         Ok(pool)
     }
 
-    /// Makes a variant of an original.
+    /// Renders a variant of an original.
     ///
     /// # Errors
-    /// Every [`ImageError`]. Dropping the future ends the process that works for it: a caller that shares a variant between
-    /// several clients keeps the future in a task of its own.
+    /// Every [`ImageError`]. Dropping the future ends its worker, so a caller that shares a variant between clients
+    /// must run the future in a task.
     pub async fn render(
         &self,
         original: OriginalSource,
@@ -171,7 +171,7 @@ impl Workers {
             .await
     }
 
-    /// As [`Workers::render`]; the variant is read into memory that `make` makes, of the length it is asked for.
+    /// As [`Workers::render`]; the variant is read into a buffer that `make` allocates, given its length.
     ///
     /// # Errors
     /// Every [`ImageError`].
@@ -205,7 +205,7 @@ impl Workers {
         }
     }
 
-    /// Says what an original is; reads its header, and counts its frames.
+    /// Reads the properties of an original in a worker.
     ///
     /// # Errors
     /// Every [`ImageError`].
@@ -241,23 +241,23 @@ impl Workers {
         let file = original.into_file(limits)?;
         let _place = self.queued(&self.places).await?;
         let mut was_killed = false;
-        let (mut hired, report, started) = loop {
+        let (mut guard, report, started) = loop {
             let started = Instant::now();
-            let mut hired = Hired {
+            let mut guard = WorkerGuard {
                 pool: self,
                 worker: Some(self.worker().await?),
             };
-            match self.ask(&hired.worker().process, order, &file).await {
-                Ok(report) => break (hired, report, started),
-                // It died while it was idle, so this image is not the cause.
-                Err(Trouble::Dead) => {}
-                Err(Trouble::Image(error)) => return Err(error),
-                Err(Trouble::Gone) => match self.autopsy(hired.take()).await {
-                    // A signal from outside ended it, not this image: another worker may try, once.
+            match self.ask(&guard.worker().process, order, &file).await {
+                Ok(report) => break (guard, report, started),
+                // It ended while idle, so this image is not the cause.
+                Err(ReportError::DiedIdle) => {}
+                Err(ReportError::Image(error)) => return Err(error),
+                Err(ReportError::Died) => match self.end_failed(guard.take()).await {
+                    // A signal from outside ended it, not this image: another worker tries once.
                     ImageError::Killed(_) if !was_killed => was_killed = true,
                     error => return Err(error),
                 },
-                Err(Trouble::Late) => {
+                Err(ReportError::Deadline) => {
                     self.crashed.fetch_add(1, Relaxed);
                     return Err(ImageError::Deadline {
                         limit: self.settings.deadline,
@@ -265,39 +265,39 @@ impl Workers {
                 }
             }
         };
-        hired.worker().worked += started.elapsed();
+        guard.worker().worked += started.elapsed();
         match report {
             Report::Failed(failure) => {
-                hired.keep(0);
+                guard.give_back(0);
                 Err(failure.into())
             }
             Report::Rendered(made) => {
-                let bytes = fetch(&hired.worker().process.results, &made, make)?;
+                let bytes = fetch(&guard.worker().process.results, &made, make)?;
                 self.made.fetch_add(1, Relaxed);
-                hired.keep(made.resident);
+                guard.give_back(made.resident);
                 Ok((report, Some(bytes)))
             }
             other => {
-                hired.keep(0);
+                guard.give_back(0);
                 Ok((other, None))
             }
         }
     }
 
-    /// Sends an order and waits for the report, within the deadline; waiting for memory does not count.
-    async fn ask(&self, process: &Process, order: &WorkerOrder, file: &OwnedFd) -> Result<Report, Trouble> {
+    /// Sends an order and waits for the report within the deadline, not counting the wait for memory.
+    async fn ask(&self, process: &Process, order: &WorkerOrder, file: &OwnedFd) -> Result<Report, ReportError> {
         let socket = Watched::new(&process.socket).map_err(ImageError::Worker)?;
         let mut left = self.settings.deadline;
         let mut granted: Option<SemaphorePermit<'_>> = None;
-        socket::send(&process.socket, order, Some(file.as_fd())).map_err(|_| Trouble::Dead)?;
+        socket::send(&process.socket, order, Some(file.as_fd())).map_err(|_| ReportError::DiedIdle)?;
         loop {
             let asked = Instant::now();
-            let report = timeout(left, receive(&socket)).await.map_err(|_| Trouble::Late)??;
+            let report = timeout(left, receive(&socket)).await.map_err(|_| ReportError::Deadline)??;
             left = left.saturating_sub(asked.elapsed());
             match report {
                 Report::Need { memory } if granted.is_none() => {
                     granted = Some(self.granted(memory).await?);
-                    socket::send(&process.socket, &WorkerOrder::Go, None).map_err(|_| Trouble::Gone)?;
+                    socket::send(&process.socket, &WorkerOrder::Go, None).map_err(|_| ReportError::Died)?;
                 }
                 Report::Need { .. } | Report::Ready { .. } => return Err(unexpected().into()),
                 report => return Ok(report),
@@ -305,7 +305,7 @@ impl Workers {
         }
     }
 
-    /// Waits for memory. Who asks for more than there is at all gets all there is.
+    /// Waits for memory. A request for more than the pool has gets all of it.
     async fn granted(&self, memory: u64) -> Result<SemaphorePermit<'_>, ImageError> {
         let wanted = permits(memory).min(permits(self.settings.memory));
         let wanted = u32::try_from(wanted).unwrap_or(u32::MAX);
@@ -315,7 +315,7 @@ impl Workers {
             .map_err(ImageError::Worker)
     }
 
-    /// Waits for a permit, if not too many wait already.
+    /// Waits for a permit, if the queue is not full.
     async fn queued<'a>(&self, permits: &'a Semaphore) -> Result<SemaphorePermit<'a>, ImageError> {
         if let Ok(permit) = permits.try_acquire() {
             return Ok(permit);
@@ -338,47 +338,47 @@ impl Workers {
         if let Some(worker) = self.idle().pop() {
             return Ok(worker);
         }
-        let mut hired = Hired {
+        let mut guard = WorkerGuard {
             pool: self,
             worker: Some(Worker {
-                process: self.starter().hire().await?,
+                process: self.starter().start_process().await?,
                 worked: Duration::ZERO,
                 since: Instant::now(),
             }),
         };
         let ready = async {
-            let socket = Watched::new(&hired.worker().process.socket).map_err(ImageError::Worker)?;
+            let socket = Watched::new(&guard.worker().process.socket).map_err(ImageError::Worker)?;
             receive(&socket).await
         };
         match timeout(START, ready).await {
             Ok(Ok(Report::Ready { without })) => self.warn(&without),
             _ => {
-                let end = self.starter().autopsy(hired.take().process).await;
-                return Err(io::Error::other(format!("a new image worker does not answer: {}", end.told)).into());
+                let end = self.starter().end_and_report(guard.take().process).await;
+                return Err(io::Error::other(format!("a new image worker did not answer: {}", end.cause)).into());
             }
         }
-        Ok(hired.take())
+        Ok(guard.take())
     }
 
-    /// Says once what this system cannot do.
+    /// Warns once about parts of the sandbox that the kernel lacks.
     fn warn(&self, without: &[String]) {
         if !without.is_empty() && !self.warned.swap(true, Relaxed) {
             tracing::warn!(
-                "images are decoded without {}: this kernel does not have it",
+                "images are decoded without {}, which this kernel lacks",
                 without.join(" and ")
             );
         }
     }
 
-    /// The reason why a worker ended.
-    async fn autopsy(&self, worker: Worker) -> ImageError {
-        let end = self.starter().autopsy(worker.process).await;
+    /// Ends a worker that failed, and returns the cause.
+    async fn end_failed(&self, worker: Worker) -> ImageError {
+        let end = self.starter().end_and_report(worker.process).await;
         if end.is_from_outside {
-            tracing::warn!(end = end.told, "an image worker was ended from outside");
-            return ImageError::Killed(end.told);
+            tracing::warn!(end = end.cause, "an image worker was ended from outside");
+            return ImageError::Killed(end.cause);
         }
         self.crashed.fetch_add(1, Relaxed);
-        ImageError::Crashed(end.told)
+        ImageError::Crashed(end.cause)
     }
 
     fn end_idle(&self) {
@@ -388,7 +388,7 @@ impl Workers {
             .extract_if(.., |worker| now.duration_since(worker.since) > self.settings.idle)
             .collect();
         for worker in ended {
-            self.starter().bury(worker.process);
+            self.starter().end_in_background(worker.process);
         }
     }
 
@@ -405,7 +405,7 @@ impl Drop for Workers {
     fn drop(&mut self) {
         let idle: Vec<Worker> = self.idle().drain(..).collect();
         for worker in idle {
-            self.starter().bury(worker.process);
+            self.starter().end_in_background(worker.process);
         }
     }
 }
@@ -416,13 +416,13 @@ fn permits(memory: u64) -> usize {
         .min(Semaphore::MAX_PERMITS)
 }
 
-/// A worker at work. Unless it is kept, it ends with this.
-struct Hired<'a> {
+/// A worker in use. Dropping the guard ends it, unless it was given back.
+struct WorkerGuard<'a> {
     pool: &'a Workers,
     worker: Option<Worker>,
 }
 
-impl Hired<'_> {
+impl WorkerGuard<'_> {
     fn worker(&mut self) -> &mut Worker {
         self.worker.as_mut().expect("taken only at the end")
     }
@@ -431,11 +431,11 @@ impl Hired<'_> {
         self.worker.take().expect("taken only at the end")
     }
 
-    /// Gives it back, unless it has grown or is worn.
-    fn keep(mut self, resident: u64) {
+    /// Makes the worker idle, or ends it if it has grown or worked too long.
+    fn give_back(mut self, resident: u64) {
         let mut worker = self.take();
-        if resident > GROWN || worker.worked > WORN {
-            self.pool.starter().bury(worker.process);
+        if resident > MOST_RESIDENT || worker.worked > MOST_WORKED {
+            self.pool.starter().end_in_background(worker.process);
             return;
         }
         worker.since = Instant::now();
@@ -443,15 +443,15 @@ impl Hired<'_> {
     }
 }
 
-impl Drop for Hired<'_> {
+impl Drop for WorkerGuard<'_> {
     fn drop(&mut self) {
         if let Some(worker) = self.worker.take() {
-            self.pool.starter().bury(worker.process);
+            self.pool.starter().end_in_background(worker.process);
         }
     }
 }
 
-/// A place in the queue, given back when dropped.
+/// A place in the queue, freed when dropped.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl<'a> Waiting<'a> {
@@ -468,7 +468,7 @@ impl Drop for Waiting<'_> {
 }
 
 impl OriginalSource {
-    /// A file to hand over; bytes go into one in memory.
+    /// The file to pass to a worker; bytes are written into a memory file.
     fn into_file(self, limits: &Limits) -> Result<OwnedFd, ImageError> {
         match self {
             Self::File(file) => Ok(file),
@@ -482,31 +482,31 @@ impl OriginalSource {
     }
 }
 
-/// A failure to get a report.
-enum Trouble {
+/// An error instead of a report.
+enum ReportError {
     /// The image is at fault, or the whole pool is busy.
     Image(ImageError),
-    /// The process was dead before it was asked.
-    Dead,
-    /// The process died of it.
-    Gone,
-    /// The deadline is over.
-    Late,
+    /// The process had ended before it got the order.
+    DiedIdle,
+    /// The process ended during the order.
+    Died,
+    /// The deadline has expired.
+    Deadline,
 }
 
-impl From<ImageError> for Trouble {
+impl From<ImageError> for ReportError {
     fn from(error: ImageError) -> Self {
         Self::Image(error)
     }
 }
 
-/// An unexpected message: the worker is no longer the program that was started.
-async fn receive(socket: &Watched<'_>) -> Result<Report, Trouble> {
+/// Receives a report. An unexpected message counts as the end of the worker, which may have been taken over.
+async fn receive(socket: &Watched<'_>) -> Result<Report, ReportError> {
     let report = socket.until(|socket| socket::receive(socket)).await;
-    report.ok().flatten().ok_or(Trouble::Gone)
+    report.ok().flatten().ok_or(ReportError::Died)
 }
 
-/// Takes a result out of the file; what the worker says about its length is not believed beyond the limit.
+/// Reads the result from the file. A length beyond the limit is refused, since workers are untrusted.
 fn fetch<B: AsMut<[u8]> + Into<Bytes>>(
     results: &File,
     made: &Made,
@@ -515,7 +515,7 @@ fn fetch<B: AsMut<[u8]> + Into<Bytes>>(
     crate::error::Excess::Memory.check(made.length, LARGEST_RESULT)?;
     let mut bytes = make(made.length as usize);
     results.read_exact_at(bytes.as_mut(), 0)?;
-    // Its pages are given back at once if they are many.
+    // A long file is truncated at once, which frees its pages.
     if made.length > PERMIT {
         results.set_len(0)?;
     }

@@ -1,4 +1,4 @@
-//! The life of a worker process: wall itself in, then take orders until the socket ends.
+//! A worker process: enters the sandbox, then carries out orders until the socket is closed.
 
 use std::cell::RefCell;
 use std::io::{self, Seek, Write};
@@ -14,31 +14,31 @@ use crate::worker::message::{Made, WorkerOrder, Report};
 use crate::worker::sandbox::{self, Resident};
 use crate::worker::socket;
 
-/// The argument by which our binary becomes a worker: it hands over to [`main`] before it does anything else.
+/// The first argument that makes haulier a worker: the binary calls [`main`] before anything else then.
 pub const SUBCOMMAND: &str = "image-worker";
 
-/// Below this a worker does not ask before it takes memory, bytes: most images need less.
+/// Most memory that a worker takes without a request, bytes; enough for most images.
 const UNASKED: u64 = 16 << 20;
 
 thread_local! {
-    /// Place of the last panic.
-    static PLACE: RefCell<String> = const { RefCell::new(String::new()) };
+    /// Source location of the last panic.
+    static PANIC_PLACE: RefCell<String> = const { RefCell::new(String::new()) };
 }
 
-/// Runs a worker. Standard input is the socket to the server, standard output the file for results.
+/// Runs a worker. Standard input is the socket to the server, standard output the result file.
 #[must_use]
 pub fn main() -> ExitCode {
     match work() {
         Ok(()) => ExitCode::SUCCESS,
-        Err(_) => ExitCode::FAILURE, // no process would read a message
+        Err(_) => ExitCode::FAILURE, // stderr is closed
     }
 }
 
 /// Added to the OOM score of a worker, so that the kernel kills it before the server.
 const OOM_SCORE_MORE: i32 = 500;
 
-/// Makes the kernel kill this worker first when memory runs out. A system that refuses changes nothing.
-fn die_first() {
+/// Makes the kernel kill this worker first when memory runs out. A failure is ignored.
+fn raise_oom_score() {
     const SCORE: &str = "/proc/self/oom_score_adj";
     let inherited = std::fs::read_to_string(SCORE).unwrap_or_default();
     let inherited: i32 = inherited.trim().parse().unwrap_or_default();
@@ -46,11 +46,11 @@ fn die_first() {
 }
 
 fn work() -> io::Result<()> {
-    die_first();
-    // The message of a panic goes to the server as an error, not to a terminal.
+    raise_oom_score();
+    // Panic messages go to the server as errors, not to stderr.
     panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
-        PLACE.set(place);
+        PANIC_PLACE.set(place);
     }));
     let orders = io::stdin();
     let mut results = std::fs::File::from(io::stdout().as_fd().try_clone_to_owned()?);
@@ -73,7 +73,7 @@ fn answer(
     results: &mut std::fs::File,
     resident: &Resident,
 ) -> Report {
-    let done = panic::catch_unwind(AssertUnwindSafe(|| obey(orders, order, original, results, resident)));
+    let done = panic::catch_unwind(AssertUnwindSafe(|| carry_out(orders, order, original, results, resident)));
     match done {
         Ok(Ok(report)) => report,
         Ok(Err(error)) => Report::Failed(error.into()),
@@ -85,10 +85,10 @@ fn message_of(cause: &(dyn std::any::Any + Send)) -> String {
     let text = cause.downcast_ref::<&str>().copied();
     let text = text.or_else(|| cause.downcast_ref::<String>().map(String::as_str));
     let text: String = text.unwrap_or("a decoder panicked").chars().take(200).collect();
-    format!("{text}, {}", PLACE.take())
+    format!("{text}, {}", PANIC_PLACE.take())
 }
 
-fn obey(
+fn carry_out(
     orders: &io::Stdin,
     order: WorkerOrder,
     original: &OwnedFd,
@@ -125,7 +125,7 @@ fn obey(
     }
 }
 
-/// Waits for leave to take so much memory.
+/// Waits until the server grants this memory.
 fn ask_for(orders: &io::Stdin, memory: u64) -> Result<(), ImageError> {
     if memory <= UNASKED {
         return Ok(());

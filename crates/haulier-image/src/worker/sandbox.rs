@@ -1,7 +1,7 @@
-//! The sandbox of a worker, entered before it reads a foreign byte: rights, files, system calls, memory, time.
+//! The sandbox of a worker, entered before it reads any untrusted byte: privileges, files, system calls, memory, time.
 //!
-//! Landlock and seccomp may be missing in a kernel; then the worker goes on without and says so. The limits of the
-//! system (setrlimit(2)) are always there.
+//! If the kernel lacks Landlock or seccomp, the worker continues without, and reports it. Resource limits
+//! (setrlimit(2)) always apply.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -20,28 +20,28 @@ use seccompiler::{
 const ADDRESS_SPACE: u64 = 1 << 30;
 /// Most bytes of a result.
 pub(super) const LARGEST_RESULT: u64 = 64 << 20;
-/// CPU seconds of a whole worker's life; the pool replaces it before.
+/// CPU seconds of a worker; the pool replaces it earlier.
 const CPU_SECONDS: u64 = 600;
-/// The socket, the results, the place where memory is read, and an original.
+/// Most descriptors: socket, result file, /proc/self/statm, an original, and some spare.
 const DESCRIPTORS: u64 = 16;
 /// The account `nobody`, on every Linux.
 const NOBODY: u32 = 65534;
 
-/// Walls the process in. Gives the walls that cannot be built here.
+/// Enters the sandbox. Returns the parts that the kernel lacks.
 ///
 /// # Errors
-/// A limit or a change of user is refused, which should not happen.
+/// A resource limit or the change of user fails, which should not happen.
 pub(super) fn enter() -> io::Result<Vec<String>> {
     let mut without = Vec::new();
     limit()?;
     give_up_user()?;
-    // After the change of user, which clears it.
+    // After the change of user, which clears the signal.
     set_parent_process_death_signal(Some(Signal::KILL))?;
     set_no_new_privs(true)?;
-    if !lock_files() {
+    if !forbid_files() {
         without.push("landlock".into());
     }
-    if !lock_calls() {
+    if !restrict_calls() {
         without.push("seccomp".into());
     }
     Ok(without)
@@ -50,7 +50,7 @@ pub(super) fn enter() -> io::Result<Vec<String>> {
 fn limit() -> io::Result<()> {
     let limits = [
         (Resource::As, ADDRESS_SPACE, ADDRESS_SPACE),
-        // At the hard limit the signal would be SIGKILL, as from outside.
+        // Below the hard limit the signal is SIGXCPU, which is told apart from a SIGKILL from outside.
         (Resource::Cpu, CPU_SECONDS, CPU_SECONDS + 5),
         (Resource::Nofile, DESCRIPTORS, DESCRIPTORS),
         (Resource::Fsize, LARGEST_RESULT, LARGEST_RESULT),
@@ -68,7 +68,7 @@ fn limit() -> io::Result<()> {
     Ok(())
 }
 
-/// Workers of a server that runs as root run as `nobody`.
+/// Changes to the user `nobody` if the server runs as root.
 fn give_up_user() -> io::Result<()> {
     if !rustix::process::geteuid().is_root() {
         return Ok(());
@@ -80,8 +80,8 @@ fn give_up_user() -> io::Result<()> {
     Ok(())
 }
 
-/// No file can be opened, made or removed any more: a ruleset that allows nothing. False if the kernel has no Landlock.
-fn lock_files() -> bool {
+/// Forbids to open, create and remove files, by a ruleset without permissions. False if the kernel lacks Landlock.
+fn forbid_files() -> bool {
     let locked = Ruleset::default()
         .set_compatibility(CompatLevel::BestEffort)
         .handle_access(AccessFs::from_all(ABI::V5))
@@ -90,15 +90,15 @@ fn lock_files() -> bool {
     locked.is_ok_and(|status| status.ruleset != RulesetStatus::NotEnforced)
 }
 
-/// Only the system calls of computing and of talking to us are left; any other fails with EPERM. False if the kernel has
-/// no seccomp.
-fn lock_calls() -> bool {
+/// Allows only the system calls for computing and for messages; any other fails with EPERM. False if the kernel lacks
+/// seccomp.
+fn restrict_calls() -> bool {
     filter().is_some_and(|program| apply_filter(&program).is_ok())
 }
 
 fn filter() -> Option<BpfProgram> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = ALLOWED.iter().map(|&call| (call, Vec::new())).collect();
-    // Memory, but never such that can be run.
+    // Memory may be mapped, but not as executable.
     for call in [libc::SYS_mmap, libc::SYS_mprotect] {
         let cannot_run = SeccompCondition::new(
             2,
@@ -108,7 +108,7 @@ fn filter() -> Option<BpfProgram> {
         );
         rules.insert(call, vec![SeccompRule::new(vec![cannot_run.ok()?]).ok()?]);
     }
-    // abort() signals its own thread; processes of the same user are none of ours.
+    // abort() signals its own thread; other processes of the same user must not be signalled.
     let own = SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, std::process::id().into());
     rules.insert(libc::SYS_tgkill, vec![SeccompRule::new(vec![own.ok()?]).ok()?]);
     let filter = SeccompFilter::new(
@@ -120,7 +120,7 @@ fn filter() -> Option<BpfProgram> {
     filter.ok()?.try_into().ok()
 }
 
-/// No call that names a path, an address or another process; no new thread, process or program.
+/// The allowed system calls: none names a path, an address or another process, or starts a thread, process or program.
 const ALLOWED: [i64; 27] = [
     libc::SYS_read,
     libc::SYS_pread64,
@@ -151,10 +151,10 @@ const ALLOWED: [i64; 27] = [
     libc::SYS_exit_group,
 ];
 
-/// Reads our own memory, through a descriptor opened while files could still be opened.
+/// Reads the worker's own memory use, through a descriptor from before the sandbox.
 pub(super) struct Resident {
     statm: File,
-    /// Asked for while files can be opened, too: the answer may lie in one.
+    /// Page size in bytes, read before the sandbox because the system may read it from a file.
     page: u64,
 }
 
@@ -186,7 +186,7 @@ mod tests {
         assert!((1 << 20..1 << 34).contains(&resident), "{resident}");
     }
 
-    /// Sends no signal, but says whether one could be sent to the first thread of a process.
+    /// Tests if a signal could be sent to the first thread of a process, without sending one.
     #[allow(unsafe_code, reason = "the call has no wrapper, and takes three numbers")]
     fn may_signal(process: u32) -> io::Result<()> {
         // SAFETY: no memory is passed.
@@ -200,12 +200,12 @@ mod tests {
     fn no_other_process_can_be_signalled() {
         let parent = std::os::unix::process::parent_id();
         // The filter holds for the thread that applies it.
-        let walled = std::thread::spawn(move || {
+        let sandboxed = std::thread::spawn(move || {
             let program = filter().expect("it compiles");
             apply_filter(&program).expect("this kernel has seccomp");
             (may_signal(std::process::id()).is_ok(), may_signal(parent))
         });
-        let (own, other) = walled.join().expect("no panic");
+        let (own, other) = sandboxed.join().expect("no panic");
         assert!(own, "abort() must do what it does");
         let error = other.expect_err("it is another process");
         assert_eq!(error.raw_os_error(), Some(libc::EPERM));

@@ -1,4 +1,4 @@
-//! Packets with descriptors over a Unix socket, one JSON object each.
+//! Packets over a Unix socket: one JSON object each, with an optional descriptor.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -13,14 +13,14 @@ use serde::de::DeserializeOwned;
 
 use crate::worker::message::LONGEST;
 
-/// Our end, which does not block, and the worker's, which does.
+/// A pair of sockets: the server's, which does not block, and the worker's, which does.
 pub(super) fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     rustix::io::ioctl_fionbio(&ours, true)?;
     Ok((ours, theirs))
 }
 
-/// Sends a message, and a descriptor with it.
+/// Sends a message with an optional descriptor.
 pub(super) fn send(socket: impl AsFd, message: &impl Serialize, descriptor: Option<BorrowedFd<'_>>) -> io::Result<()> {
     let bytes = serde_json::to_vec(message)?;
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -33,14 +33,15 @@ pub(super) fn send(socket: impl AsFd, message: &impl Serialize, descriptor: Opti
     Ok(())
 }
 
-/// Receives a message; `None` at the end. Descriptors that come with it are closed: a worker has no reason to send any.
+/// Receives a message; `None` at the end of the stream. Attached descriptors are closed: a worker has no reason to send
+/// any.
 pub(super) fn receive<M: DeserializeOwned>(socket: impl AsFd) -> io::Result<Option<M>> {
     let mut bytes = [0; LONGEST];
     let (length, _) = recv(socket, &mut bytes[..], RecvFlags::empty())?;
     read(&bytes[..length])
 }
 
-/// Receives a message with the descriptor that came with it.
+/// Receives a message with its descriptor.
 pub(super) fn receive_with<M: DeserializeOwned>(socket: impl AsFd) -> io::Result<Option<(M, Option<OwnedFd>)>> {
     let mut bytes = [0; LONGEST];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

@@ -1,7 +1,7 @@
-//! The thread that starts and buries worker processes.
+//! The thread that starts and ends worker processes.
 //!
-//! One thread for all, and a long-lived one: the death signal of a worker follows the thread that started it. The
-//! program is run through a descriptor opened when we started, so that a replaced package changes nothing.
+//! It lives as long as the pool, because a worker's parent-death signal is sent when the thread that started it ends.
+//! The program is executed through a descriptor from the start of the server, so a package upgrade does not change it.
 
 use std::fs::File;
 use std::io;
@@ -20,11 +20,11 @@ use tokio::sync::oneshot;
 use crate::worker::process::SUBCOMMAND;
 use crate::worker::socket;
 
-/// The nice value of low priority: the highest there is.
-const PATIENT: i32 = 19;
+/// The nice value of workers of low priority: the highest.
+const LOW_PRIORITY: i32 = 19;
 
-/// Signals that a decoder can bring about itself, by a fault or at a limit.
-const OWN: [i32; 9] = [
+/// Signals that a decoder can cause itself, by a fault or a resource limit.
+const OF_DECODER: [i32; 9] = [
     libc::SIGSEGV,
     libc::SIGBUS,
     libc::SIGILL,
@@ -36,29 +36,29 @@ const OWN: [i32; 9] = [
     libc::SIGXFSZ,
 ];
 
-/// A worker process and what connects us.
+/// A worker process with its socket and result file.
 #[derive(Debug)]
 pub(super) struct Process {
     child: Child,
-    /// Orders go here, reports come from here.
+    /// The socket for orders and reports.
     pub(super) socket: OwnedFd,
-    /// The memory file with its result.
+    /// The memory file for results.
     pub(super) results: File,
 }
 
-/// The end of a process.
+/// The way in which a process ended.
 #[derive(Debug)]
-pub(super) struct End {
-    /// For people.
-    pub(super) told: String,
-    /// By a signal that no decoder causes: from another process, or because memory ran out.
+pub(super) struct ProcessEnd {
+    /// Readable cause.
+    pub(super) cause: String,
+    /// Ended by a signal that no decoder causes: from another process, or because memory ran out.
     pub(super) is_from_outside: bool,
 }
 
-impl End {
+impl ProcessEnd {
     fn unknown(why: impl Into<String>) -> Self {
         Self {
-            told: why.into(),
+            cause: why.into(),
             is_from_outside: false,
         }
     }
@@ -66,73 +66,74 @@ impl End {
 
 enum Task {
     Start(oneshot::Sender<io::Result<Process>>),
-    /// Ends it, waits for its end, and tells the cause to a caller that asks.
-    Bury(Process, Option<oneshot::Sender<End>>),
+    /// Ends a process, waits for its end, and reports the cause to a caller that asks.
+    End(Process, Option<oneshot::Sender<ProcessEnd>>),
 }
 
-/// The way to the thread. It ends when this is dropped and all is buried.
+/// The handle of the thread, which ends when this is dropped and all tasks are done.
 #[derive(Debug)]
 pub(super) struct ProcessStarter {
     tasks: Mutex<Sender<Task>>,
 }
 
 impl ProcessStarter {
-    /// Starts the thread. `low_priority` processes get what processors others leave; `look` is called now and then.
+    /// Starts the thread. `low_priority` processes get a nice value of 19. `on_idle` is called when there has been no
+    /// task for some seconds.
     ///
     /// # Errors
-    /// Our own program cannot be opened, or there is no thread to be had.
-    pub(super) fn start(low_priority: bool, mut look: impl FnMut() + Send + 'static) -> io::Result<Self> {
+    /// Our own program cannot be opened, or no thread can be started.
+    pub(super) fn start(low_priority: bool, mut on_idle: impl FnMut() + Send + 'static) -> io::Result<Self> {
         let program = rustix::fs::open("/proc/self/exe", OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         let (tasks, inbox) = mpsc::channel();
         thread::Builder::new()
             .name("image-starter".into())
-            .spawn(move || keep(&program, low_priority, &inbox, &mut look))?;
+            .spawn(move || run(&program, low_priority, &inbox, &mut on_idle))?;
         Ok(Self {
             tasks: Mutex::new(tasks),
         })
     }
 
-    /// A new process.
-    pub(super) async fn hire(&self) -> io::Result<Process> {
+    /// Starts a process.
+    pub(super) async fn start_process(&self) -> io::Result<Process> {
         let (reply, answer) = oneshot::channel();
         self.send(Task::Start(reply));
         answer.await.map_err(io::Error::other)?
     }
 
     /// Ends a process, in the background.
-    pub(super) fn bury(&self, process: Process) {
-        self.send(Task::Bury(process, None));
+    pub(super) fn end_in_background(&self, process: Process) {
+        self.send(Task::End(process, None));
     }
 
-    /// Ends a process and says how it ended; it may have done so before.
-    pub(super) async fn autopsy(&self, process: Process) -> End {
+    /// Ends a process, unless it has ended already, and reports the cause.
+    pub(super) async fn end_and_report(&self, process: Process) -> ProcessEnd {
         let (reply, answer) = oneshot::channel();
-        self.send(Task::Bury(process, Some(reply)));
-        answer.await.unwrap_or_else(|_| End::unknown("unknown"))
+        self.send(Task::End(process, Some(reply)));
+        answer.await.unwrap_or_else(|_| ProcessEnd::unknown("unknown"))
     }
 
     fn send(&self, task: Task) {
         let tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        // The thread ends only with us.
+        // It cannot fail: the thread lives as long as `self`.
         let _ = tasks.send(task);
     }
 }
 
-fn keep(program: &OwnedFd, low_priority: bool, inbox: &Receiver<Task>, look: &mut impl FnMut()) {
+fn run(program: &OwnedFd, low_priority: bool, inbox: &Receiver<Task>, on_idle: &mut impl FnMut()) {
     loop {
         match inbox.recv_timeout(Duration::from_secs(5)) {
             Ok(Task::Start(reply)) => {
                 if let Err(Ok(process)) = reply.send(start(program, low_priority)) {
-                    bury(process);
+                    end(process);
                 }
             }
-            Ok(Task::Bury(process, reply)) => {
-                let end = bury(process);
+            Ok(Task::End(process, reply)) => {
+                let ended = end(process);
                 if let Some(reply) = reply {
-                    let _ = reply.send(end);
+                    let _ = reply.send(ended);
                 }
             }
-            Err(RecvTimeoutError::Timeout) => look(),
+            Err(RecvTimeoutError::Timeout) => on_idle(),
             Err(RecvTimeoutError::Disconnected) => return,
         }
     }
@@ -145,7 +146,7 @@ fn start(program: &OwnedFd, low_priority: bool) -> io::Result<Process> {
         .arg0("haulier")
         .arg(SUBCOMMAND)
         .env_clear()
-        // The memory of a large picture is returned to the system after it: our allocator would keep it.
+        // Without this the allocator would keep the memory of a large picture.
         .env("MIMALLOC_ARENA_RESERVE", "0")
         .current_dir("/")
         .stdin(Stdio::from(theirs))
@@ -154,36 +155,36 @@ fn start(program: &OwnedFd, low_priority: bool) -> io::Result<Process> {
         .spawn()?;
     if low_priority {
         let pid = Pid::from_child(&child);
-        // It is our child, and may always be given less; where that is forbidden it works all the same.
-        let _ = setpriority_process(Some(pid), PATIENT);
+        // Raising the nice value of a child needs no privilege; a failure is ignored.
+        let _ = setpriority_process(Some(pid), LOW_PRIORITY);
     }
     Ok(Process { child, socket, results })
 }
 
-/// A worker that crashed has a moment to be gone by itself, so that its own end is what is told.
-fn bury(mut process: Process) -> End {
+/// Ends a process. One that has crashed is not killed, so its own signal is reported.
+fn end(mut process: Process) -> ProcessEnd {
     drop(process.socket);
     if !matches!(process.child.try_wait(), Ok(Some(_))) {
-        // Fails if it is gone already.
+        // Fails if it has ended already.
         let _ = process.child.kill();
     }
     process
         .child
         .wait()
-        .map_or_else(|error| End::unknown(error.to_string()), end)
+        .map_or_else(|error| ProcessEnd::unknown(error.to_string()), end_of)
 }
 
-fn end(status: ExitStatus) -> End {
-    let told = match (status.signal(), status.code()) {
+fn end_of(status: ExitStatus) -> ProcessEnd {
+    let cause = match (status.signal(), status.code()) {
         (Some(libc::SIGABRT), _) => "aborted, out of memory or by a check of its own".into(),
         (Some(libc::SIGXCPU), _) => "its CPU time was over".into(),
         (Some(libc::SIGXFSZ), _) => "its result was too large".into(),
         (Some(signal), _) => format!("signal {signal}"),
         (None, code) => format!("exit code {}", code.unwrap_or(-1)),
     };
-    End {
-        told,
-        is_from_outside: status.signal().is_some_and(|signal| !OWN.contains(&signal)),
+    ProcessEnd {
+        cause,
+        is_from_outside: status.signal().is_some_and(|signal| !OF_DECODER.contains(&signal)),
     }
 }
 
@@ -194,12 +195,12 @@ mod tests {
     #[test]
     fn a_crash_is_told_from_a_signal_of_somebody_else() {
         for signal in [libc::SIGKILL, libc::SIGTERM, libc::SIGHUP, libc::SIGINT, libc::SIGUSR1] {
-            assert!(end(ExitStatus::from_raw(signal)).is_from_outside, "{signal}");
+            assert!(end_of(ExitStatus::from_raw(signal)).is_from_outside, "{signal}");
         }
         for signal in [libc::SIGSEGV, libc::SIGBUS, libc::SIGABRT, libc::SIGXCPU, libc::SIGXFSZ] {
-            assert!(!end(ExitStatus::from_raw(signal)).is_from_outside, "{signal}");
+            assert!(!end_of(ExitStatus::from_raw(signal)).is_from_outside, "{signal}");
         }
-        let left = end(ExitStatus::from_raw(1 << 8));
-        assert_eq!((left.told.as_str(), left.is_from_outside), ("exit code 1", false));
+        let left = end_of(ExitStatus::from_raw(1 << 8));
+        assert_eq!((left.cause.as_str(), left.is_from_outside), ("exit code 1", false));
     }
 }

@@ -1,5 +1,5 @@
-//! Waits for a message of a worker, on the runtime of the request.
-#![allow(unsafe_code)] // AsyncFd::register_with_interest wants a promise about the descriptor
+//! Waits for a message of a worker on the runtime of the request.
+#![allow(unsafe_code)] // AsyncFd::register_with_interest requires that the type always returns the same descriptor
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// A socket known to the runtime of this thread until it is dropped.
+/// A socket, registered with the runtime of this thread until dropped.
 pub(super) struct Watched<'a>(AsyncFd<Borrowed<'a>>);
 
 struct Borrowed<'a>(&'a OwnedFd);
@@ -25,7 +25,7 @@ impl<'a> Watched<'a> {
         Ok(Self(watched.map_err(|error| error.into_parts().1)?))
     }
 
-    /// Tries until it does not have to wait any more.
+    /// Repeats `attempt` until it no longer returns `WouldBlock`.
     pub(super) async fn until<T>(&self, mut attempt: impl FnMut(&OwnedFd) -> io::Result<T>) -> io::Result<T> {
         loop {
             let mut ready = self.0.readable().await?;

@@ -1,4 +1,4 @@
-//! JPEG: libjpeg-turbo where it was built in, and pure Rust always.
+//! JPEG by libjpeg-turbo, if built in, with a pure Rust codec as fallback.
 
 mod pure;
 mod scans;
@@ -30,7 +30,7 @@ impl Codec for Jpeg {
         turbo::Turbo.memory(original, options)
     }
 
-    /// Each library refuses some rare files that the other one reads.
+    /// Each library refuses some rare files that the other reads, so both are tried.
     fn read(&self, bytes: &[u8], original: &Original, options: &ReadOptions, each: &mut Each<'_>) -> Result<u16, ImageError> {
         let mut begun = false;
         let result = turbo::Turbo.read(bytes, original, options, &mut |picture| {
@@ -54,7 +54,7 @@ impl Codec for Jpeg {
     }
 }
 
-/// By what a decoder divides both sides: the largest of 8, 4, 2 and 1 that leaves enough.
+/// The divisor of both sides while decoding: the largest of 8, 4, 2 and 1 that the reduction allows.
 fn divisor(options: &ReadOptions) -> u32 {
     [8, 4, 2]
         .into_iter()
@@ -62,7 +62,7 @@ fn divisor(options: &ReadOptions) -> u32 {
         .unwrap_or(1)
 }
 
-/// Bytes for the pixels, and for the coefficients of all scans where they come in several.
+/// Memory for the pixels, and for the coefficients of a progressive file, bytes.
 fn memory(original: &Original, options: &ReadOptions) -> u64 {
     let divisor = u64::from(divisor(options));
     let side = |side: u32| u64::from(side).div_ceil(divisor);
@@ -72,10 +72,10 @@ fn memory(original: &Original, options: &ReadOptions) -> u64 {
     pixels + if original.progressive { coefficients } else { 0 }
 }
 
-/// 4:4:4 from here on, as libvips does: at this quality half the colours would be seen.
+/// Least quality for 4:4:4, as in libvips: subsampled colours would be visible at this quality.
 const FULL_COLOUR: u8 = 90;
 
-/// Inks as the file has them. Adobe's programs store them inverted, and so does every program that writes their marker.
+/// Inverts the inks of a file with Adobe's marker, whose inks are stored inverted.
 fn inks(mut raster: Raster, bytes: &[u8]) -> Raster {
     if raster.kind == PixelKind::Cmyk && is_adobe(bytes) {
         for ink in &mut raster.data {
@@ -85,7 +85,7 @@ fn inks(mut raster: Raster, bytes: &[u8]) -> Raster {
     raster
 }
 
-/// JPEG has no transparency: the step before made the image opaque.
+/// Drops the opacity channel, which JPEG lacks; the background step has made the image opaque.
 fn opaque(raster: &Raster) -> Raster {
     match raster.kind {
         PixelKind::GreyAlpha => raster.map(PixelKind::Grey, |pixel| [pixel[0]]),

@@ -1,4 +1,4 @@
-//! JPEG in safe Rust, by jpeg-decoder (which can make smaller pictures in the transform) and jpeg-encoder.
+//! JPEG in safe Rust, by jpeg-decoder, which can reduce pictures in the inverse transform, and jpeg-encoder.
 
 use std::borrow::Cow;
 use std::io::Cursor;
@@ -42,7 +42,7 @@ impl Codec for Pure {
         let format = decoder.info().ok_or_else(|| malformed("no header"))?.pixel_format;
         let (kind, data) = match format {
             PixelFormat::L8 => (PixelKind::Grey, data),
-            // The high byte of each, which comes in the order of this machine.
+            // The high byte of each sample, which is in native byte order.
             PixelFormat::L16 => (
                 PixelKind::Grey,
                 data.chunks_exact(2)
@@ -66,7 +66,7 @@ impl Codec for Pure {
     fn write(&self, pictures: &Pictures, quality: u8) -> Result<Vec<u8>, ImageError> {
         let raster = opaque(pictures.first());
         let mut bytes = Vec::new();
-        // No optimised tables: with them this encoder writes a scan for each component, which some decoders misread.
+        // No optimised tables: with them this encoder writes a scan per component, which some decoders misread.
         let mut encoder = Encoder::new(&mut bytes, quality);
         encoder.set_sampling_factor(if quality >= FULL_COLOUR {
             SamplingFactor::F_1_1

@@ -1,19 +1,18 @@
-//! A progressive JPEG without the scans that a smaller picture does not need.
+//! Drops the scans of a progressive JPEG that a reduced picture does not need.
 //!
-//! A picture at an eighth of its size is made of the mean of each block alone: the DC coefficients. Progressive files
-//! bring those in scans of their own (T.81 annex G), usually the first tenth of the file, so most of the rest is left out,
-//! and the picture is the same to the bit. Colours that are stored at half the size keep their details: they are shown at
-//! a quarter then.
+//! A picture at an eighth of its size consists of the mean of each block, the DC coefficient. Progressive files have
+//! those in separate scans (T.81 annex G), usually the first tenth of the file. Without the other scans the picture is
+//! the same to the bit. Subsampled colours keep their AC scans, because they are decoded at a quarter.
 
 use std::borrow::Cow;
 
 use crate::original::jpeg::{END, SCAN, Segments, is_frame};
 
-/// Blocks that one symbol skips: the longest run of empty ones that an AC scan can say (T.81 §G.1.2.2).
+/// Longest run of empty blocks that one symbol of an AC scan can express (T.81 §G.1.2.2).
 const RUN: usize = 32_767;
 
-/// The file with the scans that an eighth of the size needs. What is not understood is left as it is. `grey`: only the
-/// first component is looked at.
+/// The file with only the scans that an eighth of the size needs, or as it is if it is not understood. With `grey`,
+/// only the first component is needed.
 pub(super) fn brightest(bytes: &[u8], grey: bool) -> Cow<'_, [u8]> {
     shortened(bytes, grey).map_or(Cow::Borrowed(bytes), Cow::Owned)
 }
@@ -21,9 +20,9 @@ pub(super) fn brightest(bytes: &[u8], grey: bool) -> Cow<'_, [u8]> {
 /// A component of the frame.
 struct Component {
     id: u8,
-    /// Its blocks, in a scan of its own.
+    /// Number of blocks in a scan of this component alone.
     blocks: usize,
-    /// Only its means are looked at.
+    /// Only its DC coefficients are needed.
     is_plain: bool,
 }
 
@@ -40,7 +39,7 @@ fn shortened(bytes: &[u8], grey: bool) -> Option<Vec<u8>> {
             SCAN => {
                 end = data_end(bytes, end);
                 segments.go_to(end);
-                // Behind the components: the first coefficient of the band, 0 for DC (T.81 §B.2.3).
+                // After the components follows the first coefficient of the band, 0 for DC (T.81 §B.2.3).
                 let count = usize::from(*segment.content.first()?);
                 let id = *segment.content.get(1)?;
                 let component = components.iter().find(|component: &&Component| component.id == id)?;
@@ -70,7 +69,7 @@ fn read_frame(content: &[u8], grey: bool) -> Option<Vec<Component>> {
     let (most_across, most_down) = most.fold((1, 1), |most, found| (most.0.max(found.0), most.1.max(found.1)));
     let component = |(index, stored): (usize, &[u8])| {
         let (across, down) = factors(stored);
-        // Decoders show what is stored at half the size in both directions at twice the scale.
+        // Decoders decode a component with half the samples in both directions at twice the scale.
         let is_half = across * 2 <= most_across && down * 2 <= most_down;
         let blocks = |side: usize, factor: usize, most: usize| (side * factor).div_ceil(most).div_ceil(8);
         Component {
@@ -82,8 +81,8 @@ fn read_frame(content: &[u8], grey: bool) -> Option<Vec<Component>> {
     Some(stored.chunks_exact(3).enumerate().map(component).collect())
 }
 
-/// A scan that says that all details of a component are nothing. Without one, decoders take them for not here yet, and
-/// guess them from the neighbours.
+/// A scan in which all AC coefficients of a component are 0. Without it, decoders assume that they are still to come,
+/// and interpolate them.
 fn empty_scan(component: &Component) -> Vec<u8> {
     let mut scan = vec![0xff, 0xdd, 0, 4, 0, 0]; // no restarts
     scan.extend([0xff, 0xc4, 0, 20, 0x10, 1]); // table 0 for AC: one code of one bit,
@@ -102,7 +101,7 @@ fn empty_scan(component: &Component) -> Vec<u8> {
     scan
 }
 
-/// A byte of entropy-coded data; 0xff is followed by a 0 that is not data.
+/// Appends a byte of entropy-coded data; a stuffed 0 follows 0xff.
 fn push(byte: u8, data: &mut Vec<u8>) {
     data.push(byte);
     if byte == 0xff {

@@ -1,4 +1,4 @@
-//! JPEG by libjpeg-turbo: pictures made smaller in the transform, vector code for everything.
+//! JPEG by libjpeg-turbo, which reduces pictures in the inverse transform and uses vector instructions.
 #![allow(unsafe_code)] // the TurboJPEG API, a C library
 
 use std::borrow::Cow;
@@ -15,10 +15,10 @@ use crate::error::{ImageError, malformed};
 use crate::original::{Original, jpeg};
 use crate::raster::{PixelKind, Raster};
 
-/// More scans than any encoder writes: a file of a thousand empty ones costs a full pass each.
+/// Most scans: each costs a full pass, and no encoder writes as many.
 const MOST_SCANS: c_int = 100;
-/// Tables made to measure pay off for small pictures, where they are a tenth of the bytes; pixels.
-const MEASURED: u32 = 1 << 17;
+/// Most pixels of a picture that gets optimised Huffman tables: they save a tenth of the bytes of small pictures.
+const OPTIMISED: u32 = 1 << 17;
 
 /// The fast codec.
 pub(super) struct Turbo;
@@ -55,8 +55,8 @@ impl Codec for Turbo {
         let mut handle = Handle::new(sys::TJINIT_TJINIT_COMPRESS)?;
         handle.set(sys::TJPARAM_TJPARAM_QUALITY, c_int::from(quality))?;
         handle.set(sys::TJPARAM_TJPARAM_SUBSAMP, sampling as c_int)?;
-        let measured = raster.width * raster.height <= MEASURED;
-        handle.set(sys::TJPARAM_TJPARAM_OPTIMIZE, c_int::from(measured))?;
+        let optimised = raster.width * raster.height <= OPTIMISED;
+        handle.set(sys::TJPARAM_TJPARAM_OPTIMIZE, c_int::from(optimised))?;
         let bytes = handle.compress(&raster)?;
         Ok(copyright::into_jpeg(bytes, pictures.copyright.as_ref()))
     }
@@ -95,7 +95,7 @@ impl Handle {
         Err(malformed(message.to_string_lossy()))
     }
 
-    /// As `check`, but a picture that is only damaged is shown, as browsers do.
+    /// As `check`, but a damaged picture is accepted, as in browsers.
     fn check_pixels(&self, result: c_int) -> Result<(), ImageError> {
         // SAFETY: the instance is ours and alive.
         let fatal = unsafe { sys::tj3GetErrorCode(self.0) } != sys::TJERR_TJERR_WARNING as c_int;
@@ -151,8 +151,8 @@ impl Handle {
         };
         let mut buffer: *mut u8 = ptr::null_mut();
         let mut length: sys::size_t = 0;
-        // SAFETY: the raster has `height` rows of `row` bytes, as its constructor has checked. The library allocates the
-        // buffer, because it begins as null.
+        // SAFETY: the raster has `height` rows of `row` bytes, as its constructor has checked. The library allocates
+        // the buffer, because it begins as null.
         let result = unsafe {
             sys::tj3Compress8(
                 self.0,
