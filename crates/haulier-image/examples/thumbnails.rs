@@ -1,7 +1,7 @@
-//! Measures variants per second of CPU: `thumbnails WIDTH ROUNDS [OPTION=VALUE…] FILE…`, one line of JSON a file.
+//! Measures variants per second of CPU: `thumbnails WIDTH ROUNDS [OPTION=VALUE…] FILE…`, one line of JSON per file.
 //!
-//! Everything happens in this process and on one thread, from bytes in memory to bytes in memory, as the comparison with
-//! other libraries wants it. `experiments/zimg/engine.py` runs it.
+//! All work happens in this process and on one thread, from memory to memory, for the comparison with other libraries.
+//! `experiments/zimg/engine.py` runs it.
 
 use std::process::ExitCode;
 

@@ -1,5 +1,5 @@
-//! Originals as they are found in the world, made by the programs that the world uses: read as those read them, and
-//! written so that those read them again. Where a program is not installed, its part is skipped by name.
+//! Originals made by common programs must be read as those programs read them, and variants must be readable by them.
+//! Tests of a program that is not installed are skipped with a message.
 
 mod support;
 
@@ -36,7 +36,7 @@ fn made(bytes: &[u8], transform: &Transform) -> Rendered {
     render(bytes, transform, &Limits::default()).expect("it is made")
 }
 
-/// The pixels of a PNG that we wrote.
+/// The pixels of one of our PNGs.
 fn pixels(png: &[u8]) -> Photo {
     Photo::from_png(png)
 }
@@ -50,7 +50,7 @@ fn djpeg(bytes: &[u8], arguments: &[&str]) -> Option<Photo> {
     run("djpeg", &arguments, bytes).map(|pnm| Photo::from_pnm(&pnm))
 }
 
-/// A JPEG whose XMP says who made it.
+/// A JPEG with an author in its XMP.
 fn credited() -> Option<Vec<u8>> {
     let packet = "http://ns.adobe.com/xap/1.0/\0<x:xmpmeta><dc:creator><rdf:Seq><rdf:li>A. Miller</rdf:li></rdf:Seq>\
          </dc:creator><dc:rights><rdf:Alt><rdf:li xml:lang=\"x-default\">Owner &amp; Co</rdf:li></rdf:Alt></dc:rights>";
@@ -142,7 +142,7 @@ fn every_kind_of_jpeg_is_read_as_djpeg_reads_it() {
 
 #[test]
 fn one_scan_for_each_component_is_read_right() {
-    // What jpeg-encoder writes with optimised tables, and what at least one decoder makes garbage of.
+    // jpeg-encoder's output with optimised tables, which at least one decoder misreads.
     let photo = Photo::new(160, 120);
     let mut bytes = Vec::new();
     let mut encoder = jpeg_encoder::Encoder::new(&mut bytes, 90);
@@ -212,7 +212,7 @@ fn exif_orientations_come_out_upright() {
         let found = made(&turned, &sized(80, 0, Mode::Fit, Format::Png));
         let expected = if orientation < 5 { (80, 48) } else { (80, 133) };
         assert_eq!((found.width, found.height), expected, "{orientation}");
-        // ImageMagick turns it upright, too.
+        // ImageMagick rotates it upright too.
         let Some(upright) = run(
             "/usr/bin/convert",
             &["jpeg:-", "-auto-orient", "-depth", "8", "ppm:-"],
@@ -366,7 +366,7 @@ fn an_animation_stays_one_where_it_may() {
         };
         assert_eq!(made(&bytes, &kept).frames, 4);
         assert_ne!(kept.key(), sized(32, 0, Mode::Fit, format).key());
-        // And back, as a still of another format.
+        // Then back, as a still of another format.
         assert_eq!(made(&moving.bytes, &whole(Format::Png)).frames, 1);
     }
     assert_eq!(small(Format::Jpeg, false).frames, 1);

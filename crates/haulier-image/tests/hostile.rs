@@ -1,7 +1,7 @@
-//! Files that were made to hurt: nothing but an error may come of them, and soon.
+//! Hostile files: each must end in an error, and quickly.
 //!
-//! Decoders of C run in these tests without their sandbox, so a fault in one of them ends the test program: that is what
-//! the mutations are for. `HAULIER_FUZZ_SECONDS` makes them last longer.
+//! C decoders run without their sandbox here, so a memory fault in one ends the test program. `HAULIER_FUZZ_SECONDS`
+//! prolongs the mutations.
 
 mod support;
 
@@ -24,7 +24,7 @@ fn thumbnail(bytes: &[u8], limits: &Limits) -> Result<(), ImageError> {
     render(bytes, &transform, limits).map(|_| ())
 }
 
-/// Small limits, so that what slips through is small.
+/// Small limits, so that accepted images are small.
 fn limits() -> Limits {
     Limits {
         pixels: 1_000_000,
@@ -141,7 +141,7 @@ fn a_thousand_scans_are_not_decoded() {
     encoder
         .encode(&photo.data, 64, 64, jpeg_encoder::ColorType::Rgb)
         .expect("it is written");
-    // The last scan once more, a thousand times.
+    // Repeats the last scan a thousand times.
     let last = bytes.windows(2).rposition(|pair| pair == [0xff, 0xda]).expect("a scan");
     let scan = bytes[last..bytes.len() - 2].to_vec();
     bytes.truncate(bytes.len() - 2);
@@ -149,7 +149,7 @@ fn a_thousand_scans_are_not_decoded() {
         bytes.extend(&scan);
     }
     bytes.extend([0xff, 0xd9]);
-    // Shown or refused, but either way without a thousand passes: those took this test's time.
+    // Decoded or refused, but without a thousand passes, which would exceed the test's time.
     let whole = Transform {
         format: FormatChoice::As(Format::Png),
         ..Transform::default()
@@ -223,7 +223,7 @@ fn corpus() -> Vec<Vec<u8>> {
 fn damaged(bytes: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for _ in 0..random.usize(1..6) {
-        // Most of what is to be lied about stands at the beginning.
+        // Most fields worth changing are at the beginning.
         let reach = if random.bool() {
             bytes.len().min(64)
         } else {
@@ -265,7 +265,7 @@ fn damaged_files_give_errors_and_nothing_worse() {
         match result {
             Ok(Ok(())) => {}
             Ok(Err(_)) => refused += 1,
-            // A library may give up in this way; the worker turns it into an error. Our own code may not.
+            // A library may panic; the worker turns that into an error. Our own code may not.
             Err(cause) => panic!("{cause:?} of {bytes:?}"),
         }
         tried += 1;

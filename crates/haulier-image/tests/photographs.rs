@@ -1,5 +1,5 @@
-//! Variants of real photographs, held against golden pictures that another program made (`photos/README.md`): by their
-//! structural similarity and their colours, so that another encoder is no failure and a shifted picture is one.
+//! Variants of real photographs, compared with golden pictures of another program (`photos/README.md`) by structural
+//! similarity and colours, so that a different encoder passes and a shifted picture fails.
 
 mod support;
 
@@ -15,7 +15,7 @@ fn photo(name: &str) -> Vec<u8> {
     std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// What a query makes of an original.
+/// The variant of an original by a query.
 #[track_caller]
 fn made(original: &[u8], query: &str) -> Rendered {
     let Ok(Request::Transform(transform)) = native::parse(query, &Defaults::default(), &[]) else {
@@ -24,12 +24,12 @@ fn made(original: &[u8], query: &str) -> Rendered {
     render(original, &transform, &Limits::default()).unwrap_or_else(|error| panic!("{query}: {error}"))
 }
 
-/// The pixels of an image of ours.
+/// The pixels of one of our images.
 fn pixels(image: &[u8]) -> Photo {
     Photo::from_png(&made(image, "f=png").bytes)
 }
 
-/// How alike two pictures are, and how far their colours are apart on average.
+/// The structural similarity of two pictures, and their mean difference in colour.
 fn compared(found: &Photo, golden: &str) -> (f64, f64) {
     let golden = Photo::from_png(&photo(&format!("golden/{golden}.png")));
     (found.ssim(&golden), found.difference(&golden))
@@ -72,7 +72,7 @@ fn every_format_and_quality_still_looks_like_it() {
                 "{format} {quality}: SSIM {ssim:.4}, {difference:.2} apart, {} bytes",
                 variant.bytes.len()
             );
-            // A GIF has 256 colours, however fine.
+            // A GIF has at most 256 colours.
             let least = if format == Format::Gif { 0.8 } else { least };
             assert!(
                 ssim > least && difference < 8.0,
@@ -106,7 +106,7 @@ fn grey_stays_grey_and_is_the_brightness_of_the_colours() {
     assert!(ssim > 0.93 && difference < 4.0, "{ssim} {difference}");
 }
 
-/// The photograph with another orientation in an EXIF block before its own.
+/// The photograph with another orientation in an Exif block before its own.
 fn turned(orientation: u8) -> Vec<u8> {
     let bytes = photo("parrots.jpg");
     let mut exif = b"Exif\0\0MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0".to_vec();
@@ -115,7 +115,7 @@ fn turned(orientation: u8) -> Vec<u8> {
     [&bytes[..2], &[0xff, 0xe1], &length, &exif, &bytes[2..]].concat()
 }
 
-/// Where EXIF says that a pixel of the upright picture stands in the stored one (TIFF 6.0, Orientation).
+/// Maps a pixel of the upright picture to the stored one (TIFF 6.0, Orientation).
 fn stored_place(orientation: u8, (x, y): (u32, u32), (width, height): (u32, u32)) -> (u32, u32) {
     let (right, below) = (width - 1, height - 1);
     match orientation {

@@ -1,4 +1,4 @@
-//! Worker processes as they are: sandboxed, bounded, killed and replaced.
+//! Real worker processes: sandboxed, limited, killed and replaced.
 //!
 //! Without the usual harness: the program starts itself as a worker, and counts its own children.
 
@@ -19,7 +19,7 @@ use haulier_image::{
 use support::bombs;
 use support::photo::Photo;
 
-/// Set for the process that is going to be killed.
+/// Set for the process that will be killed.
 const VICTIM: &str = "HAULIER_TEST_VICTIM";
 
 fn main() -> ExitCode {
@@ -109,7 +109,7 @@ fn photo(width: u32, height: u32) -> Bytes {
     bytes.into()
 }
 
-/// One that keeps a worker busy for a while; made once, because that takes a while, too.
+/// An image that keeps a worker busy for a while; made once, because that takes a while too.
 fn large() -> Bytes {
     static LARGE: OnceLock<Bytes> = OnceLock::new();
     LARGE.get_or_init(|| photo(2000, 1500)).clone()
@@ -277,12 +277,12 @@ fn a_worker_has_no_rights() {
 fn an_image_whose_worker_is_killed_is_tried_once_more() {
     let pool = pool(|settings| settings.workers = 1);
     let (small, large) = (photo(200, 100), large());
-    // It takes seconds.
+    // The rendering takes seconds.
     let long = Transform {
         blur: 2000,
         ..to(4000, Format::Png)
     };
-    // A worker that is no longer this one, and works.
+    // A new worker, which works.
     let next = async |before: u32| loop {
         tokio::time::sleep(Duration::from_millis(50)).await;
         match our_workers()[..] {
@@ -317,7 +317,7 @@ fn an_image_whose_worker_is_killed_is_tried_once_more() {
         make(&pool, &small, &to(10, Format::Jpeg))
             .await
             .expect("the next one has another worker");
-        // One that dies while it is idle is noticed, too.
+        // The end of an idle worker is noticed too.
         kill(our_workers()[0]);
         wait_until("the end of a killed worker", || our_workers().is_empty());
         let after = make(&pool, &small, &to(10, Format::Jpeg)).await;
@@ -432,7 +432,7 @@ fn several_runtimes_share_the_workers() {
 
 fn eight_bombs_at_once_stay_small() {
     let pool = pool(|_| ());
-    // Refused from their headers, and two that are as large as the limits allow.
+    // Images that are refused by their headers, and two at the limits.
     let refused = [
         bombs::jpeg(65_500, 65_500),
         bombs::lying_png(100_000, 100_000),
@@ -495,7 +495,7 @@ fn resident(pid: u32) -> u64 {
     pages * rustix::param::page_size() as u64
 }
 
-/// Has a worker at work and one that is idle, says so, and waits to be killed.
+/// Starts a busy and an idle worker, reports that, and waits to be killed.
 fn be_a_victim() {
     let pool = pool(|_| ());
     runtime().block_on(async {

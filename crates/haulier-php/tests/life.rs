@@ -1,6 +1,6 @@
-//! What only a process of its own can show: that no descriptor leaks, and that PHP ends with us however we end.
+//! Tests that need their own process: no descriptor leaks, and PHP ends with us in any case.
 //!
-//! Without the usual harness: descriptors are counted, so nothing else may run here, and the program starts itself.
+//! Without the usual harness: descriptors are counted, so no other test may run here, and the program starts itself.
 
 #[path = "support/mod.rs"]
 mod support;
@@ -14,7 +14,7 @@ use haulier_php::Pool;
 use support::responder::{Responder, hello, stdout};
 use support::{Call, Scripts, external, kill, mark, own_pool, php_processes, wait_until};
 
-/// Set for the process that is going to be killed; its value is the directory of the scripts.
+/// Set for the process that will be killed; its value is the directory of the scripts.
 const VICTIM: &str = "HAULIER_TEST_VICTIM";
 
 fn main() {
@@ -33,7 +33,7 @@ fn runtime() -> tokio::runtime::Runtime {
         .expect("a runtime")
 }
 
-/// Serves a request, says so in the middle of another, and waits to be killed.
+/// Serves a request, reports that in the middle of another one, and waits to be killed.
 fn be_a_victim() {
     let scripts = Scripts::new();
     let pool = own_pool(&scripts, 3, |_, own| mark(&scripts, own));
@@ -101,7 +101,7 @@ fn no_descriptor_is_left_behind() {
     assert!(before <= with_responders);
 }
 
-/// Requests that are answered, fail, time out or are given up.
+/// Requests that are answered, fail, time out or are dropped.
 async fn use_every_way(scripts: &Scripts, pool: &Arc<Pool>) {
     for _ in 0..20 {
         let _ = Call::get(scripts, "").answer(pool).await;

@@ -1,5 +1,5 @@
-//! The cost of a multiplexed hello in the HTTP/2 state machine: 32 requests a read as h2load sends them, all answers in
-//! one buffer. `cargo bench -p haulier-proto --bench h2_hello` prints the best of ten rounds; the goal is 200 ns.
+//! The cost of a multiplexed hello in the HTTP/2 state machine: 32 requests per read as from h2load, all answers in one
+//! buffer. `cargo bench -p haulier-proto --bench h2_hello` prints the best of ten rounds; the goal is 200 ns.
 
 use std::time::Instant;
 
@@ -44,7 +44,7 @@ fn request(input: &mut Vec<u8>, next: &mut u32, block: &[u8]) {
     *next += 2;
 }
 
-/// The first request puts path, authority and agent into the dynamic table, the later ones name them.
+/// The first request puts path, authority and agent into the dynamic table, to which the later ones refer.
 fn first_block() -> Vec<u8> {
     let mut block = vec![0x82, 0x86];
     for (index, value) in [(4, "/hello"), (1, "127.0.0.1:8080"), (58, "h2load nghttp2/1.52.0")] {

@@ -1,5 +1,4 @@
-//! Our client's side of HTTP/2 against the server of the h2 crate, over a pipe in memory: what one says, the other
-//! understands.
+//! Our HTTP/2 client against the server of the h2 crate, over a pipe in memory.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -35,7 +34,7 @@ fn get(path: &'static str) -> Wanted {
     }
 }
 
-/// Asks for everything on one connection, as many at once as the server takes.
+/// Sends all requests on one connection, as many at a time as the server allows.
 async fn ask(mut pipe: DuplexStream, limits: ClientLimits, wanted: &[Wanted]) -> Vec<Answer> {
     let mut client = Client::new(limits);
     let mut answers: Vec<Answer> = wanted.iter().map(|_| Answer::default()).collect();
@@ -103,7 +102,7 @@ async fn ask(mut pipe: DuplexStream, limits: ClientLimits, wanted: &[Wanted]) ->
                     answer.is_complete = end;
                 }
                 Some(ClientEvent::Trailers { stream, .. }) => answers[places[&stream]].is_complete = true,
-                // More were sent than it takes, before it could say so.
+                // More streams were opened than the server allows, before its SETTINGS arrived.
                 Some(ClientEvent::Failed {
                     stream,
                     why: StreamError::Unprocessed,
@@ -117,8 +116,8 @@ async fn ask(mut pipe: DuplexStream, limits: ClientLimits, wanted: &[Wanted]) ->
     answers
 }
 
-/// `/N` answers with N bytes, `/echo` with the request's body, `/trailers` ends in trailers, `/large` has a large head,
-/// `/reset` breaks off after three bytes, `/refused` is not taken.
+/// A server: `/N` answers with N bytes, `/echo` with the request's body, `/trailers` ends in trailers, `/large` has a
+/// large head, `/reset` is reset after three bytes, `/refused` is refused.
 async fn serve(pipe: DuplexStream, builder: h2::server::Builder) {
     let mut connection = builder.handshake(pipe).await.expect("a handshake");
     let mut running = tokio::task::JoinSet::new();

@@ -1,4 +1,4 @@
-//! Our side of HTTP/2 against the client of the h2 crate, over a pipe in memory: what one says, the other understands.
+//! Our HTTP/2 server against the client of the h2 crate, over a pipe in memory.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -19,16 +19,16 @@ struct Exchange {
     body: Vec<u8>,
 }
 
-/// An answer on its way.
+/// An answer that is being sent.
 struct Answer {
     body: Vec<u8>,
     sent: usize,
     trailers: bool,
 }
 
-/// A server that tells each request back: method and target in fields, its own fields with `echo-` before them, the
-/// body as it came. `/trailers` ends in trailers, `/large` has a large head, `/early` is answered before the body
-/// is read, `/last` ends the connection.
+/// A server that echoes each request: method and target in fields, its fields with the prefix `echo-`, the body
+/// unchanged. `/trailers` ends in trailers, `/large` has a large head, `/early` is answered before the body is read,
+/// `/last` ends the connection.
 struct Echo {
     connection: Connection,
     exchanges: HashMap<u32, Exchange>,
@@ -46,7 +46,7 @@ impl Echo {
         }
     }
 
-    /// Serves until the client has gone, and says how many streams were reset.
+    /// Serves until the client has gone, and returns the number of reset streams.
     async fn serve(mut self, mut pipe: DuplexStream) -> usize {
         let mut input = Vec::new();
         loop {
@@ -140,7 +140,7 @@ impl Echo {
         }
     }
 
-    /// Gives every stream that may send its turn of at most 20,000 bytes; whether any was sent.
+    /// Sends at most 20,000 bytes on every writable stream; true if any was sent.
     fn send_more(&mut self) -> bool {
         let mut any = false;
         while let Some(stream) = self.connection.next_writable() {
@@ -169,7 +169,7 @@ impl Echo {
 
 type Client = SendRequest<Bytes>;
 
-/// Runs `talk` with a client set up by `builder` against the server; gives back the number of resets.
+/// Runs `talk` with a client from `builder` against the server; returns the number of resets.
 async fn with_client<F: Future<Output = ()>>(
     limits: Limits,
     builder: &h2::client::Builder,
@@ -251,7 +251,7 @@ fn post(path: &str) -> Request<()> {
         .expect("a request")
 }
 
-/// Bytes without a pattern that a lost or doubled frame could hide in.
+/// Bytes without a pattern, so that a lost or repeated frame is noticed.
 fn noise(length: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -387,7 +387,7 @@ async fn a_head_that_is_too_large_is_answered_and_the_connection_goes_on() {
         ..Limits::default()
     };
     with_client(limits, &h2::client::Builder::new(), |client| async move {
-        // Once the settings are there, the client itself refuses to send more: so it goes first.
+        // Sent first: once the client has the settings, it refuses to send more.
         let mut request = get("/");
         request
             .headers_mut()
@@ -406,7 +406,7 @@ async fn an_answer_before_the_end_of_the_body_is_understood() {
             let (response, mut stream) = client.send_request(post("/early"), false).expect("a request");
             assert_eq!(response.await.expect("a response").status(), 200);
             stream.reserve_capacity(1000);
-            // The server may have learned by now that the client does not read this.
+            // The server may know by now that the client does not accept this.
             let _ = stream.send_data(Bytes::from_static(&[0; 1000]), true);
         }
         assert_eq!(fetch(&client, get("/"), b"", None).await.head.status(), 200);
@@ -457,7 +457,7 @@ async fn other_methods_and_the_server_as_a_whole_are_reached() {
     .await;
 }
 
-/// All at once, on this task.
+/// All requests concurrently, on this task.
 async fn join_all<F: Future<Output = ()>>(futures: impl Iterator<Item = F>) {
     let mut waiting: Vec<_> = futures.map(Box::pin).collect();
     std::future::poll_fn(|context| {

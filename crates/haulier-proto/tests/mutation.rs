@@ -1,7 +1,7 @@
-//! Every parser of foreign bytes against damaged input: the seeds in `fuzz/seeds/`, mutated by a seeded generator.
+//! Every parser of untrusted bytes against damaged input: the seeds in `fuzz/seeds/`, mutated by a seeded generator.
 //!
-//! It checks what the fuzz targets check and needs nothing but stable Rust. All targets together take 20 seconds;
-//! `HAULIER_FUZZ_SECONDS` says otherwise, and `HAULIER_FUZZ_SEED` starts another sequence.
+//! It runs the checks of the fuzz targets on stable Rust. All targets together take 20 seconds, or
+//! `HAULIER_FUZZ_SECONDS`; `HAULIER_FUZZ_SEED` starts another sequence.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -10,14 +10,14 @@ use std::time::{Duration, Instant};
 #[path = "../../../fuzz/src/lib.rs"]
 mod targets;
 
-/// Shares the time; the number of tests below.
+/// Number of tests below, which share the time.
 const TARGETS: u32 = 18;
-/// Longest input that is tried, bytes.
+/// Longest input, bytes.
 const MOST_BYTES: usize = 4096;
-/// Mutated inputs kept beside the seeds, so that damage adds up.
+/// Mutated inputs that are kept in addition to the seeds, so that damage accumulates.
 const MOST_KEPT: usize = 64;
 
-/// Pieces that mean something to one parser or another.
+/// Byte strings with a meaning for some parser.
 const TOKENS: &[&[u8]] = &[
     b"\r\n",
     b"\n",
@@ -190,7 +190,7 @@ fn survive(target: &str, check: fn(&[u8])) {
     let mut kept = seeds;
     let oldest = kept.len();
     while Instant::now() < deadline {
-        // The clock is asked once a batch: it costs more than a short input.
+        // The clock is read once per batch, since it costs more than a short input.
         for _ in 0..64 {
             let input = mutate(&kept, &mut random);
             run(target, check, &input);
@@ -270,7 +270,7 @@ fn change(input: &mut Vec<u8>, pool: &[Vec<u8>], random: &mut Random) {
     }
 }
 
-/// xorshift64*: small, seeded, the same on every machine.
+/// The generator xorshift64*: small, seeded, the same on every machine.
 struct Random(u64);
 
 impl Random {
@@ -288,7 +288,7 @@ impl Random {
         (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % limit.max(1)
     }
 
-    /// A part of something `length` long, mostly a short one.
+    /// A range within `length`, mostly a short one.
     fn span(&mut self, length: usize) -> (usize, usize) {
         let start = self.below(length + 1);
         let most = if self.below(4) == 0 {

@@ -1,5 +1,5 @@
-//! Every store and cache that talks to a server, put to the suite with the real server behind it, and what happens when
-//! that server is gone, slow, or lies.
+//! The contract test of every store and cache with a server, against the real server; and tests with servers that are
+//! down, slow, or lie.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -18,11 +18,11 @@ use haulier_store::{
 };
 use tempfile::TempDir;
 
-/// A server as a child process; it ends with the value.
+/// A server as a child process, which ends with the value.
 struct Server {
     child: Child,
     port: u16,
-    /// What it works on.
+    /// Its data directory.
     _directory: TempDir,
 }
 
@@ -83,8 +83,7 @@ fn directory() -> TempDir {
     tempfile::tempdir().expect("a temporary directory")
 }
 
-/// A port that nobody listens on, below those that the system gives to whoever wants any: it stays free while other
-/// tests run.
+/// A port on which no process listens, below the ephemeral ones, so it stays free while other tests run.
 fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let first = std::process::id() % 120 * 100; // programs started one after the other begin apart
@@ -97,7 +96,7 @@ fn free_port() -> u16 {
         .expect("a free port")
 }
 
-/// A cache that is asked again where it was too slow: it has 50 ms for an answer, and a machine that stalls takes more.
+/// A cache that is asked again after a timeout: its 50 ms may be too short on a machine that stalls.
 #[derive(Debug)]
 struct Patient<C>(C);
 
@@ -141,7 +140,7 @@ fn runtime() -> StoreRuntime {
     StoreRuntime::start().expect("a thread")
 }
 
-/// A server for one connection after the other that does `answer` with each.
+/// A server that runs `answer` for one connection after the other.
 fn fake(answer: impl Fn(TcpStream) + Send + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("an address");
@@ -198,7 +197,7 @@ fn with_one_of_two_memcached_gone_the_other_half_of_the_keys_is_still_found() {
         }
         (found, left_alone)
     };
-    // What stays may be too slow for once, but not again and again.
+    // The remaining server may be too slow once, but not repeatedly.
     let mut seen = (0, 0);
     for _ in 0..5 {
         seen = runtime
@@ -229,7 +228,7 @@ fn memcached_is_used_again_after_a_restart() {
     let mut command = Command::new("memcached");
     command.args(["-l", "127.0.0.1", "-U", "0", "-u", "root", "-p", &port.to_string()]);
     let _second = Server::start(directory(), port, &mut command);
-    // The connection that was kept leads nowhere; that is not the caller's trouble.
+    // The kept connection is closed; the caller does not notice.
     runtime
         .block_on(runtime.spawn(async move { cache.put(key, VALUE).await }))
         .expect("no panic")
@@ -296,7 +295,7 @@ fn a_server_that_lies_is_never_believed() {
         thread::spawn(move || {
             let mut asked = [0; 4096];
             while stream.read(&mut asked).is_ok_and(|read| read > 0) {
-                // A value under whatever key was asked for, in both protocols a picture of somebody else.
+                // A value for any key: in both protocols, the picture of another site.
                 let is_redis = asked.starts_with(b"*");
                 let answer: &[u8] = if is_redis {
                     b"$7\r\npicture\r\n"
@@ -319,7 +318,7 @@ fn a_server_that_lies_is_never_believed() {
     }
 }
 
-/// The program, where `make test` put it or in PATH.
+/// The program, from `make test` or from PATH.
 fn tool(name: &str) -> Option<PathBuf> {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/tools/bin");
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -334,7 +333,7 @@ fn tool(name: &str) -> Option<PathBuf> {
 const ACCESS: &str = "access";
 const SECRET: &str = "secret-of-the-test";
 
-/// An S3 server with an empty bucket: versitygw, else moto.
+/// An S3 server with an empty bucket: versitygw, otherwise moto.
 fn s3() -> Option<(Server, &'static str)> {
     let port = free_port();
     let directory = directory();

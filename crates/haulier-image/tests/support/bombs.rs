@@ -1,4 +1,4 @@
-//! Files that claim more than they are: each a few bytes, or a few kilobytes, that would fill a machine's memory.
+//! Decompression bombs: small files that would fill a machine's memory.
 
 use std::io::Write;
 
@@ -16,7 +16,7 @@ pub(crate) fn jpeg(width: u16, height: u16) -> Vec<u8> {
     .concat()
 }
 
-/// A real PNG of one colour: its pixels deflate to a thousandth.
+/// A valid PNG of one colour, whose pixels deflate to a thousandth.
 pub(crate) fn png(width: u32, height: u32) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut encoder = png::Encoder::new(&mut bytes, width, height);
@@ -34,7 +34,7 @@ pub(crate) fn png(width: u32, height: u32) -> Vec<u8> {
     bytes
 }
 
-/// A PNG whose header lies: a real one of a single pixel that says it is this large.
+/// A PNG with a false header: a single pixel that claims this size.
 pub(crate) fn lying_png(width: u32, height: u32) -> Vec<u8> {
     let mut bytes = png(1, 1);
     bytes[16..20].copy_from_slice(&width.to_be_bytes());
@@ -48,7 +48,7 @@ pub(crate) fn lying_png(width: u32, height: u32) -> Vec<u8> {
 pub(crate) fn text_png(inflated: usize) -> Vec<u8> {
     let whole = png(16, 16);
     let mut deflated = Vec::new();
-    // A zlib stream of stored blocks would be as large as itself: an encoder of images makes one of the other kind.
+    // A zlib stream of stored blocks would be as long as its content, so an image encoder makes a compressed one.
     let mut encoder = png::Encoder::new(&mut deflated, 1, 1);
     let text = " ".repeat(inflated);
     encoder.add_ztxt_chunk("Comment".into(), text).expect("a text");
@@ -85,7 +85,7 @@ pub(crate) fn gif(width: u16, height: u16, frames: usize) -> Vec<u8> {
     bytes
 }
 
-/// A GIF whose only frame says that it is larger than the canvas.
+/// A GIF whose only frame claims to be larger than the canvas.
 pub(crate) fn lying_gif() -> Vec<u8> {
     let mut bytes = gif(16, 16, 1);
     let at = bytes.iter().position(|&byte| byte == 0x2c).expect("a frame");

@@ -1,4 +1,4 @@
-//! Pictures made here, so that the tests need no files from elsewhere: a landscape with a sun, waves and grain.
+//! Generated pictures, so that the tests need no files: a landscape with a sun, waves and grain.
 
 /// An image in red, green and blue, eight bits each.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub(crate) struct Photo {
 }
 
 impl Photo {
-    /// The same landscape in any size, always the same grain.
+    /// The landscape in any size, always with the same grain.
     pub(crate) fn new(width: u32, height: u32) -> Self {
         let mut random = fastrand::Rng::with_seed(7);
         let mut data = Vec::with_capacity(width as usize * height as usize * 3);
@@ -30,7 +30,7 @@ impl Photo {
         ppm
     }
 
-    /// Reads what the reference programs write: P5 and P6 with 8 bits. Grey becomes colour.
+    /// Reads the output of the reference programs: P5 and P6 with 8 bits. Grey becomes colour.
     pub(crate) fn from_pnm(pnm: &[u8]) -> Self {
         let mut at = 0;
         let mut word = || {
@@ -63,7 +63,7 @@ impl Photo {
         Self { width, height, data }
     }
 
-    /// Reads a PNG of eight bits a channel; of one with transparency, which must be opaque everywhere, the colours.
+    /// Reads a PNG of eight bits per channel. One with an opacity channel must be opaque everywhere.
     pub(crate) fn from_png(png: &[u8]) -> Self {
         let mut decoder = png::Decoder::new(std::io::Cursor::new(png));
         decoder.set_transformations(png::Transformations::EXPAND);
@@ -95,7 +95,7 @@ impl Photo {
         self.data.chunks_exact(3).map(luma).collect()
     }
 
-    /// Structural similarity of the brightness (Wang et al. 2004) in blocks of 8 × 8: 1 is the same.
+    /// Structural similarity of the brightness (Wang et al. 2004) in blocks of 8 × 8; 1 is equal.
     pub(crate) fn ssim(&self, other: &Self) -> f64 {
         assert_eq!((self.width, self.height), (other.width, other.height), "of one size");
         let (one, two) = (self.luma(), other.luma());

@@ -1,4 +1,4 @@
-//! Programs that others trust, to compare with. Where one is not installed, its comparisons are skipped by name.
+//! Reference programs to compare with. Comparisons with a program that is not installed are skipped with a message.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 /// Runs a program on some bytes; `None` if it is not installed.
 ///
 /// # Panics
-/// It fails: then the test is wrong, or we wrote something it does not read.
+/// The program fails: the test is wrong, or it cannot read our output.
 pub(crate) fn run(program: &str, arguments: &[&str], input: &[u8]) -> Option<Vec<u8>> {
     let spawned = Command::new(program)
         .args(arguments)
@@ -21,7 +21,7 @@ pub(crate) fn run(program: &str, arguments: &[&str], input: &[u8]) -> Option<Vec
     let mut stdin = child.stdin.take().expect("it is piped");
     let input = input.to_vec();
     let writer = std::thread::spawn(move || {
-        // A program may refuse its input before it has read it; then it says why.
+        // A program may refuse its input before it has read all of it; its error follows.
         let _ = stdin.write_all(&input);
     });
     let output = child.wait_with_output().expect("it ends");

@@ -1,4 +1,4 @@
-//! Servers that another program runs: several of them, gone, back again, idle.
+//! External servers: several, ended, restarted, idle.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -87,7 +87,7 @@ async fn requests_that_belong_together_go_to_the_same_server_as_long_as_it_is_we
     external.balance = Balance::Cookie("PHPSESSID".into());
     let pool = Pool::start(settings).expect("the pool starts");
     assert_eq!(pool.affinity_cookie(), Some("PHPSESSID"));
-    // A php-fpm is known by the parent of its children.
+    // A php-fpm is identified by the parent of its children.
     let call = |key: &str| Call {
         affinity: Some(key.as_bytes().to_vec()),
         ..Call::get(&scripts, "do=pid")
@@ -106,7 +106,7 @@ async fn requests_that_belong_together_go_to_the_same_server_as_long_as_it_is_we
     for (key, home) in keys.iter().zip(&homes) {
         assert_eq!(server_of(key).await, *home);
     }
-    // More at a time than the server takes: they wait for it, although the other one is idle.
+    // More concurrent requests than the server accepts: they wait for it, although the other one is idle.
     let mut tasks = JoinSet::new();
     for _ in 0..6 {
         let (pool, call) = (Arc::clone(&pool), call(&keys[0]));
@@ -115,7 +115,7 @@ async fn requests_that_belong_together_go_to_the_same_server_as_long_as_it_is_we
     for pid in tasks.join_all().await {
         assert_eq!(parent(pid.parse().expect("a process id")), Some(homes[0]));
     }
-    // Without a home there is another one.
+    // If their server is down, another one is used.
     first.stop();
     let left = server_of("session0").await;
     for key in &keys {

@@ -1,4 +1,4 @@
-//! How php-cgi and php-fpm really behave, and that the client gets it right with both.
+//! The behaviour of real php-cgi and php-fpm, and of the client with both.
 
 use haulier_http::Reason;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use haulier_php::Pool;
 
 use crate::support::{Answer, Call, Fpm, Scripts, external, own_pool};
 
-/// Runs a test on php-cgi of our own, on php-fpm by unix socket and by TCP, with four workers each.
+/// Runs a test on supervised php-cgi, and on php-fpm by Unix socket and TCP, with four workers each.
 async fn on_every_server(test: impl AsyncFn(&str, &Scripts, &Arc<Pool>)) {
     let scripts = Scripts::new();
     let own = own_pool(&scripts, 4, |_, _| {});
@@ -101,7 +101,7 @@ async fn a_body_without_content_length_is_not_seen() {
         for content_length in [None, Some(String::new())] {
             let call = Call {
                 content_length,
-                // PHP takes the body for a broken next request and hangs up.
+                // PHP takes the body for a broken next request and closes the connection.
                 idempotent: true,
                 ..Call::post(scripts, "do=length", b"four")
             };

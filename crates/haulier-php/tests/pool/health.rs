@@ -1,4 +1,4 @@
-//! Servers of others that fall ill and recover, with and without health checks.
+//! External servers that fail and recover, with and without health checks.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use crate::support::responder::{Responder, hello};
 use crate::support::{Call, Fpm, PATIENCE, Scripts, at_some_pace, external, free_address, wait_until_async};
 
-/// Asked so often, and given as long for an answer.
+/// Interval and timeout of the health checks.
 fn with_health(mut settings: PoolSettings, path: &str, every: Duration) -> PoolSettings {
     let PoolKind::External(external) = &mut settings.kind else {
         unreachable!("it was made so")
@@ -74,7 +74,7 @@ async fn busy_for_others(every: Duration) {
     wait_until_async("both tell", || (0..2).all(|server| told(server).is_some())).await;
     let free = told(0).expect("it told");
     assert_eq!((free.total, free.queued), (4, 0));
-    // Another pool keeps three of its children.
+    // Another pool occupies three of its children.
     let others = Pool::start(external(vec![shared.tcp.clone()], 3)).expect("the pool starts");
     let mut held = JoinSet::new();
     for _ in 0..3 {
@@ -112,7 +112,7 @@ async fn one_that_hangs(every: Duration) {
     }
 }
 
-/// One request hangs with the server; those that wait for it go to the other one when it is left out.
+/// One request hangs on a server; the requests waiting for that server go to the other one when it is out.
 #[tokio::test(flavor = "local")]
 async fn who_waits_for_a_server_that_is_left_out_goes_to_another() {
     const KEYS: usize = 20;

@@ -1,4 +1,4 @@
-//! The settings of supervised pools: when workers are replaced, what they may, what is said about slow requests.
+//! The settings of supervised pools: replacement of workers, limits, slow requests.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
@@ -304,7 +304,7 @@ async fn php_without_requests_ends_and_the_next_request_starts_it() {
             mark(&scripts, own);
         });
         let first = pid(&scripts, &pool).await;
-        // A request that takes longer than that is no rest.
+        // A request that takes longer than that does not count as idle.
         let long = Call::get(&scripts, "do=sleep&n=900").text(&pool).await;
         assert!(long.starts_with("slept "), "{long}");
         wait_until_async("no process to be left", || php_processes(scripts.dir.path()).is_empty()).await;
@@ -343,7 +343,7 @@ async fn no_more_workers_than_agreed_are_put_to_work_within_a_second() {
     scripts.open("go");
     let pids: BTreeSet<String> = tasks.join_all().await.into_iter().collect();
     assert_eq!(pids.len(), 6);
-    // Those that have worked may be used at once.
+    // Workers that have worked before may be used at once.
     let begun = pool.status().counts.served;
     for _ in 0..20 {
         pid(&scripts, &pool).await;

@@ -1,4 +1,4 @@
-//! More requests than workers: who waits, for how long, and what becomes of those who give up.
+//! The queue: more requests than workers, timeouts, clients that disconnect.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -124,7 +124,7 @@ async fn ten_thousand_waits_given_up_cost_no_worker() {
         for number in 0..100 {
             spawn(&mut waits, number, &pool, Call::get(&scripts, ""));
         }
-        // Some are granted a worker that they never take, some are in the middle of a request, most wait.
+        // Some requests are granted a worker that they never take, some are running, most wait.
         for _ in 0..round % 7 {
             tokio::task::yield_now().await;
         }

@@ -1,4 +1,4 @@
-//! A FastCGI server that splits, floods, lies and hangs up.
+//! Tests against a FastCGI server that splits, floods, lies and closes connections.
 
 use std::future::poll_fn;
 use std::io::{PipeReader, PipeWriter, Read};
@@ -53,15 +53,15 @@ async fn records_cut_anywhere_give_the_same_answer() {
             assert_eq!(answer.head.field("x-a"), Some(&b"b"[..]), "pieces of {size}");
             assert_eq!(answer.stderr, b"a warninganother", "pieces of {size}");
         }
-        // The padding of the last record may come with a later read: then the connection is not used again.
+        // If the padding of the last record comes with a later read, the connection is not reused.
         if size == 1000 {
             assert_eq!(responder.accepted(), 1);
         }
     }
 }
 
-/// Takes a body with a pipe at hand, `most` bytes at once: what came, what of it through the pipe. The pipe is read after
-/// each piece, or not before the end.
+/// Receives a body with a pipe, `most` bytes at a time. Returns the body, and the part that went through the pipe. The
+/// pipe is read after each piece, or only at the end.
 async fn taken_by_pipe(response: &mut Response, most: usize, at_once: bool) -> (Vec<u8>, usize) {
     let (mut reader, writer): (PipeReader, PipeWriter) = std::io::pipe().expect("a pipe");
     let (mut pieces, mut whole, mut piped) = (Vec::new(), Vec::new(), 0);
@@ -100,7 +100,7 @@ async fn taken_by_pipe(response: &mut Response, most: usize, at_once: bool) -> (
     (whole, piped)
 }
 
-/// Content as a script passes it on: in long records, with what PHP might write between.
+/// The output of a script that passes a file on: long records, with others in between.
 fn long_answer() -> (Vec<u8>, Vec<u8>) {
     let content: Vec<u8> = (0..400_000_u32).map(|number| (number * 7 / 5) as u8).collect();
     let mut answer = stdout(b"Content-Type: image/jpeg\r\n\r\n");
@@ -116,7 +116,7 @@ fn long_answer() -> (Vec<u8>, Vec<u8>) {
     (content, answer)
 }
 
-/// Writes this answer to every request, in pieces of such a size.
+/// Writes this answer to every request, in pieces of this size.
 fn answering_in_pieces(answer: &[u8], size: usize) -> Responder {
     let bytes = answer.to_vec();
     Responder::start(move |mut peer| {
@@ -149,7 +149,7 @@ async fn long_content_goes_into_a_pipe_and_the_rest_beside_it() {
     }
 }
 
-/// What follows a long answer is read in smaller portions at first.
+/// The answer after a long one is read in smaller portions at first.
 #[tokio::test]
 async fn answers_of_any_length_follow_a_long_one() {
     let scripts = Scripts::new();
@@ -435,7 +435,7 @@ async fn hanging_up_before_the_end_is_a_crash_wherever_it_happens() {
     }
 }
 
-/// Answers one request a connection; the second one on it is read, then the connection closes without a word.
+/// Answers one request per connection; reads a second one, then closes the connection without an answer.
 fn once_a_connection() -> Responder {
     Responder::start(|mut peer| {
         peer.request()?;
@@ -503,7 +503,7 @@ async fn a_connection_closed_while_idle_loses_no_request() {
     });
     let pool = pool_on(&responder);
     for round in 0..50 {
-        // With a large body too: half of it must not go to a server that is gone.
+        // With a large body too, half of which must not go to an ended server.
         let body = vec![b'x'; if round % 2 == 0 { 1 } else { 500_000 }];
         let call = Call {
             spooled: round % 4 == 3,

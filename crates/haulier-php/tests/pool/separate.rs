@@ -1,4 +1,4 @@
-//! Workers that are programs of their own, for systems that do not tell the children of a master apart.
+//! Separate workers, for systems that cannot tell the children of a master apart.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -110,7 +110,7 @@ async fn workers_killed_under_load_cost_no_request_that_can_be_repeated() {
     let pool = separate(&scripts, 3, |_, _| {});
     let visitors = Visitors::start(&pool, 6, || Call::get(&scripts, "do=sleep&n=1"));
     for _ in 0..6 {
-        // No request is killed in its second attempt too.
+        // No request is killed in its second attempt as well.
         visitors.all_get_answers().await;
         wait_until_async("a worker to kill", || {
             let worker = php_processes(scripts.dir.path()).first().copied();

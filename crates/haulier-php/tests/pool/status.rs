@@ -1,4 +1,4 @@
-//! What a pool tells about itself, compared with what it did.
+//! The status of a pool, compared with its actions.
 
 use std::time::{Duration, Instant};
 

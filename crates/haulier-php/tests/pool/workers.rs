@@ -1,4 +1,4 @@
-//! The life of supervised workers: settings, crashes, time-outs, replacement.
+//! Supervised workers: settings, crashes, timeouts, replacement.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
@@ -21,7 +21,8 @@ async fn every_worker_says_what_it_does() {
     let pool = own_pool(&scripts, 3, |_, _| {});
     assert_eq!(pool.workers(), [], "none was needed yet");
     let mut tasks = JoinSet::new();
-    // The long one first: the other would else leave its worker to it on a slow machine, and one would do.
+    // The long request first: otherwise it could get the worker of the other one on a slow machine, and one worker
+    // would suffice.
     for query in ["do=sleep&n=50000", "do=pid"] {
         let (pool, call) = (Arc::clone(&pool), Call::get(&scripts, query));
         tasks.spawn_local(async move { call.text(&pool).await });
@@ -233,7 +234,7 @@ async fn a_worker_killed_while_idle_is_noticed_before_a_request_is_lost() {
         let pid = pid_of(&Call::get(&scripts, "do=pid").text(&pool).await);
         kill(pid);
         wait_until_async("the worker ends", || parent(pid).is_none()).await;
-        // Not to be repeated, so that it must not be sent to the dead.
+        // It must not be repeated, so it must not be sent to an ended worker.
         assert_eq!(Call::post(&scripts, "do=echo", b"once").text(&pool).await, "once");
     }
     assert_eq!(pool.status().counts.crashes, 0);
@@ -309,7 +310,7 @@ async fn a_php_that_ends_at_once_is_started_ever_more_slowly_while_requests_wait
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
     let (exits, tenths) = (pool.status().counts.exits, begun.elapsed().as_millis() as u64 / 100);
-    // After pauses of 0.1 s, 0.2 s and so on: never as often as there are pauses of the first kind.
+    // The pauses double from 0.1 s, so there are fewer starts than with pauses of 0.1 s.
     assert!(exits < 4 + tenths / 2, "{exits} starts in {tenths} tenths of a second");
     pool.stop(Duration::ZERO).await;
 }
@@ -328,7 +329,7 @@ async fn a_time_out(limit: Duration) {
     };
     wait_until_async("the neighbour runs", || pool.status().load.busy == 1).await;
     for attempt in 0..2 {
-        // The first attempt has a connection whose worker is not known yet, the second one whose worker is.
+        // The worker of the connection is not known in the first attempt, and known in the second.
         let error = Call::get(&scripts, "do=spin")
             .answer(&pool)
             .await
@@ -375,7 +376,7 @@ async fn workers_are_replaced_after_max_requests_without_a_failure() {
     let pool = own_pool(&scripts, 2, |_, own| own.recycle.requests = 5);
     let mut answers: Vec<u32> = Vec::new();
     for number in 0..60 {
-        // Every fourth closes its connection by not reading its input; the count goes on.
+        // Every fourth request closes its connection by not reading its input; the count continues.
         let call = match number % 4 {
             3 => Call {
                 spooled: true,

@@ -1,5 +1,5 @@
-//! What the tests share: PHP scripts in a directory of their own, pools on php-cgi and php-fpm, requests as one writes
-//! them, and a scripted FastCGI server that misbehaves on command.
+//! Shared by the tests: a directory of PHP scripts, pools on php-cgi and php-fpm, a builder of requests, and a scripted
+//! FastCGI server that can misbehave.
 
 #![allow(dead_code)] // each test program uses its part
 
@@ -24,7 +24,7 @@ use tokio::task::LocalSet;
 pub(crate) mod responder;
 pub(crate) mod visitors;
 
-/// Generous: what takes this long on a loaded machine has failed.
+/// Timeout of a test, long enough for a loaded machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A directory of PHP scripts that any user can read, with `app.php` in it.
@@ -49,7 +49,7 @@ impl Scripts {
         self.dir.path().join(name)
     }
 
-    /// Lets the scripts of [`Call::held`] go on that wait for this gate.
+    /// Opens this gate for the scripts of [`Call::held`].
     pub(crate) fn open(&self, gate: &str) {
         self.add(gate, "");
     }
@@ -103,7 +103,7 @@ pub(crate) fn external(servers: Vec<Address>, connections: usize) -> PoolSetting
     }))
 }
 
-/// A pool of our own with `workers`, after `change`.
+/// A supervised pool with `workers`, after `change`.
 pub(crate) fn own_pool(
     scripts: &Scripts,
     workers: usize,
@@ -116,7 +116,7 @@ pub(crate) fn own_pool(
     Pool::start(settings).expect("the pool starts")
 }
 
-/// A php-fpm in the foreground with a pool on a unix socket and one on TCP.
+/// A php-fpm in the foreground, with a pool on a Unix socket and one on TCP.
 pub(crate) struct Fpm {
     master: Child,
     pub(crate) unix: Address,
@@ -133,7 +133,7 @@ impl Fpm {
         panic!("php-fpm does not listen: {}", scripts.path("fpm.log").display());
     }
 
-    /// `None` if it ends, as it does if another process has taken its port meanwhile.
+    /// Starts it; `None` if it ends, for example because another process has taken its port meanwhile.
     fn try_start(scripts: &Scripts, children: usize) -> Option<Self> {
         let (socket, address) = (scripts.path("fpm.sock"), free_address());
         let _ = fs::remove_file(&socket);
@@ -188,8 +188,8 @@ impl Drop for Fpm {
     }
 }
 
-/// An address on which no process listens. Its port is below those the system gives out, so that it stays free
-/// while other tests run.
+/// An address on which no process listens. Its port is below the ephemeral ones, so it stays free while other tests
+/// run.
 pub(crate) fn free_address() -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let first = std::process::id() % 120 * 100; // programs started one after the other begin apart
@@ -202,8 +202,8 @@ pub(crate) fn free_address() -> SocketAddr {
         .expect("a free port")
 }
 
-/// Runs a test in which PHP, or we, have to be in time: with this span, and if that fails, with four and sixteen times as
-/// much. A machine that stalls spoils one of them; what is wrong fails at every pace.
+/// Runs a test that depends on time: with this duration, then, if it fails, with four and sixteen times as much. A
+/// machine that stalls makes one attempt fail; a real fault fails with each.
 pub(crate) fn at_some_pace(span: Duration, test: impl AsyncFn(Duration)) {
     let run = |span| {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -223,7 +223,7 @@ pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     }
 }
 
-/// The same in a runtime whose other tasks go on.
+/// The same in a runtime whose other tasks continue.
 pub(crate) async fn wait_until_async(what: &str, mut condition: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !condition() {
@@ -232,7 +232,7 @@ pub(crate) async fn wait_until_async(what: &str, mut condition: impl FnMut() -> 
     }
 }
 
-/// A request to `app.php?query`; what a test does not set is as plain as can be.
+/// A request to `app.php?query`, with defaults for all else.
 pub(crate) struct Call {
     pub(crate) script: PathBuf,
     pub(crate) method: &'static str,
@@ -262,12 +262,12 @@ impl Call {
         }
     }
 
-    /// Says nothing until its gate is opened, then `slept` and its process id, as `do=sleep` does.
+    /// Sends nothing until its gate is opened, then `slept` and its process id, like `do=sleep`.
     pub(crate) fn held(scripts: &Scripts, gate: &str) -> Self {
         Self::get(scripts, &format!("do=hold&gate={}", scripts.path(gate).display()))
     }
 
-    /// Says `first`, and `second` when its gate is opened.
+    /// Sends `first`, and `second` when its gate is opened.
     pub(crate) fn held_in_body(scripts: &Scripts, gate: &str) -> Self {
         Self::get(scripts, &format!("do=hold-body&gate={}", scripts.path(gate).display()))
     }
@@ -340,7 +340,7 @@ impl Call {
         pool.send(&request, on_interim).await
     }
 
-    /// Sends and takes the whole answer.
+    /// Sends the request and receives the whole answer.
     pub(crate) async fn answer(&self, pool: &Arc<Pool>) -> Result<Answer, PoolError> {
         Answer::of(self.send(pool).await?).await
     }
@@ -396,7 +396,7 @@ pub(crate) fn php_processes(dir: &Path) -> Vec<u32> {
     .collect()
 }
 
-/// Gives the processes of a pool a mark that [`php_processes`] finds.
+/// Marks the processes of a pool for [`php_processes`].
 pub(crate) fn mark(scripts: &Scripts, own: &mut Supervised) {
     own.env
         .push(("HAULIER_TEST".into(), scripts.dir.path().display().to_string()));

@@ -1,4 +1,4 @@
-//! A FastCGI server that does what a script tells it, connection by connection.
+//! A FastCGI server that follows a script on each connection.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -26,15 +26,15 @@ pub(crate) struct Received {
     pub(crate) stdin: Vec<u8>,
 }
 
-/// A connection, seen from the server.
+/// The server's end of a connection.
 pub(crate) struct Peer {
     stream: UnixStream,
-    /// Counted from 0.
+    /// Number of the connection, from 0.
     pub(crate) number: usize,
 }
 
 impl Responder {
-    /// Runs `script` on a thread of its own for each connection.
+    /// Runs `script` on a separate thread for each connection.
     pub(crate) fn start(script: impl Fn(Peer) -> io::Result<()> + Send + Sync + 'static) -> Self {
         let dir = TempDir::new().expect("a temporary directory");
         let path = dir.path().join("responder.sock");
@@ -90,7 +90,7 @@ impl Peer {
             };
             match header.kind {
                 RecordType::Params => {
-                    // Pairs must not cross records, so each is read by itself.
+                    // Pairs must not cross records, so each record is parsed separately.
                     for pair in Pairs::new(&content) {
                         let (name, value) = pair.expect("whole pairs in each record");
                         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -124,7 +124,7 @@ impl Peer {
         self.stream.write_all(bytes)
     }
 
-    /// Writes piece by piece, each on its own.
+    /// Writes each piece separately.
     pub(crate) fn write_in_pieces(&mut self, bytes: &[u8], size: usize) -> io::Result<()> {
         for piece in bytes.chunks(size) {
             self.write(piece)?;

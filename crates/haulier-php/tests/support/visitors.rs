@@ -1,4 +1,4 @@
-//! Requests that follow each other without a pause, for as long as a test wants.
+//! Clients that send requests without a pause during a test.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use super::{Call, wait_until_async};
 
-/// Some that send one request after the other, each its own.
+/// Clients that each send one request after the other.
 pub(crate) struct Visitors {
     tasks: JoinSet<()>,
     shared: Rc<Shared>,
@@ -17,7 +17,7 @@ pub(crate) struct Visitors {
 
 struct Shared {
     is_over: Cell<bool>,
-    /// How many answers each has had, failures among them.
+    /// Number of answers of each client, failures included.
     answers: Vec<Cell<usize>>,
     outcomes: RefCell<Vec<Result<(), PoolError>>>,
 }
@@ -45,7 +45,7 @@ impl Visitors {
         Self { tasks, shared }
     }
 
-    /// Waits until what each is asking for now has been answered.
+    /// Waits until the current request of each client has been answered.
     pub(crate) async fn all_get_answers(&self) {
         let before: Vec<usize> = self.shared.answers.iter().map(Cell::get).collect();
         wait_until_async("answers for everybody", || {
@@ -58,7 +58,7 @@ impl Visitors {
         .await;
     }
 
-    /// What became of every request.
+    /// The results of all requests.
     pub(crate) async fn end(self) -> Vec<Result<(), PoolError>> {
         self.shared.is_over.set(true);
         self.tasks.join_all().await;
