@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use haulier_proto::field::{Fields, is_name, is_value};
-use haulier_proto::h2::client::{StreamOptions, Client, ClientLimits, ClientEvent};
+use haulier_proto::h2::client::{Client, ClientEvent, ClientLimits, StreamOptions};
 use haulier_proto::h2::error::ConnectionError;
 use haulier_proto::h2::frame::{FrameHead, HEAD_LENGTH};
 use haulier_proto::response_head::{ResponseHead, ResponseLimits};

@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use haulier_proto::field::Fields;
-use haulier_proto::h2::client::{StreamOptions, Client, ClientLimits};
+use haulier_proto::h2::client::{Client, ClientLimits, StreamOptions};
 
 use super::answer::Complete;
 use super::connection::Timing;

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker, ready};
 
 use bytes::Buf;
 use haulier_proto::field::Fields;
-use haulier_proto::h2::client::{StreamOptions, Client, ClientLimits, ClientEvent, StreamError};
+use haulier_proto::h2::client::{Client, ClientEvent, ClientLimits, StreamError, StreamOptions};
 use haulier_proto::h2::flow::MOST_WINDOW;
 use haulier_proto::head::Method;
 use haulier_proto::response_head::ResponseHead;

@@ -9,8 +9,8 @@ use haulier_store::cache::{CacheKey, MemoryCache, Weigh};
 use haulier_store::{SingleFlight, StoreRuntime};
 use tokio::sync::Semaphore;
 
-use crate::error::ServiceError;
 use crate::clock::now;
+use crate::error::ServiceError;
 use crate::render::Renderer;
 use crate::request::VariantRequest;
 

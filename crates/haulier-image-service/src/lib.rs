@@ -21,7 +21,7 @@ mod upload;
 
 pub use background::Background;
 pub use error::ServiceError;
-pub use image::{ImageContent, FoundImage, Image};
+pub use image::{FoundImage, Image, ImageContent};
 pub use info::ImageInfo;
 pub use request::{Original, VariantRequest, original_key};
 pub use service::{BACKGROUND_FACTOR, ImageService, Opened, Settings};

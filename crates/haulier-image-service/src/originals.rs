@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use haulier_image::{Limits, OriginalSource};
-use haulier_store::{ObjectContent, FileState, Key, ObjectPart, Put, Store, StoreError, StoreRuntime};
+use haulier_store::{FileState, Key, ObjectContent, ObjectPart, Put, Store, StoreError, StoreRuntime};
 
 use crate::cache::ImageCache;
+use crate::clock::now;
 use crate::error::ServiceError;
 use crate::info::{ImageInfo, Infos};
 use crate::integrity::{Integrity, StreamCheck};
-use crate::clock::now;
 use crate::presence::Presence;
 use crate::request::{Original, original_key};
 

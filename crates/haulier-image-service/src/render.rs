@@ -12,9 +12,9 @@ use haulier_store::GroupBudget;
 use haulier_store::cache::{MemoryCache, Weigh};
 
 use crate::cache::ImageCache;
+use crate::clock::now;
 use crate::error::ServiceError;
 use crate::image::{FoundImage, Image};
-use crate::clock::now;
 use crate::originals::Originals;
 use crate::request::VariantRequest;
 

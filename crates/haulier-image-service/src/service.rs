@@ -13,15 +13,15 @@ use haulier_http::{ImageResult, ImageTimes};
 use haulier_image::{Format, Limits, Workers, WorkersStatus};
 use haulier_proto::range::{self, ByteRange, Ranges};
 use haulier_store::cache::{TierStatus, Tiered};
-use haulier_store::{ObjectContent, FileState, Key, ObjectPart, SingleFlight, Store, StoreError, StoreRuntime};
+use haulier_store::{FileState, Key, ObjectContent, ObjectPart, SingleFlight, Store, StoreError, StoreRuntime};
 use tokio::sync::SemaphorePermit;
 
 use crate::background::Background;
 use crate::cache::ImageCache;
+use crate::clock::now;
 use crate::error::ServiceError;
 use crate::image::{FoundImage, HEAD, Image};
 use crate::info::ImageInfo;
-use crate::clock::now;
 use crate::originals::Originals;
 use crate::render::{Observer, Renderer};
 use crate::request::{Original, VariantRequest};

@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use haulier_image::{
-    Excess, Format, FormatChoice, ImageError, Limits, Size, OriginalSource, Transform, Workers, WorkersSettings, render, worker,
+    Excess, Format, FormatChoice, ImageError, Limits, OriginalSource, Size, Transform, Workers, WorkersSettings,
+    render, worker,
 };
 use support::bombs;
 use support::photo::Photo;

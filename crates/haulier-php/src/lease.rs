@@ -199,7 +199,11 @@ impl Lease {
     }
 
     fn bad_response(self, why: BadResponse, stderr: &[u8], label: &str) -> PoolError {
-        let (shared, pid, after) = (Arc::clone(&self.shared), self.pid(), ShownDuration(self.taken().elapsed()));
+        let (shared, pid, after) = (
+            Arc::clone(&self.shared),
+            self.pid(),
+            ShownDuration(self.taken().elapsed()),
+        );
         drop(self);
         let (pool, stderr) = (shared.settings.name.as_str(), String::from_utf8_lossy(stderr));
         tracing::error!(pool, pid, %after, request = label, %stderr, %why, "malformed response from PHP");

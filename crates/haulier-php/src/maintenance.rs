@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
+use crate::process_source::{maintain, maintenance_interval};
 use crate::shared_pool::SharedPool;
 use crate::slow;
-use crate::process_source::{maintain, maintenance_interval};
 
 /// Longest pause between two rounds, and the shortest.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);

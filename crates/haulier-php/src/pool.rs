@@ -10,17 +10,17 @@ use haulier_http::{Presence, is_live};
 use haulier_proto::fastcgi::CgiHead;
 
 use crate::error::{AttemptError, PoolError, StartError};
-use crate::fastcgi_exchange::FastCgiExchange;
 use crate::external::{ExternalServer, ping_params};
+use crate::fastcgi_exchange::FastCgiExchange;
 use crate::lease::Lease;
 use crate::maintenance::Maintenance;
+use crate::process_source::ProcessSource;
 use crate::processes::Processes;
 use crate::request::{Body, Request};
 use crate::response::{Response, Silence};
 use crate::running::{LISTED_AFTER, RunningRequest};
 use crate::settings::PoolSettings;
 use crate::shared_pool::SharedPool;
-use crate::process_source::ProcessSource;
 use crate::spawner::Spawner;
 use crate::status::{PoolStatus, WorkerStatus, workers};
 
@@ -139,7 +139,9 @@ impl Pool {
                 Err(error) if sent < retries && self.may_retry(&error, request, &exchange) => {
                     sent += 1;
                     self.note_retry(&lease, request);
-                    let again = upstream.lease_again(lease.into_inner(), request.lease_request()).await?;
+                    let again = upstream
+                        .lease_again(lease.into_inner(), request.lease_request())
+                        .await?;
                     lease = Lease::new(Arc::clone(&self.shared), again);
                 }
                 Err(error) => {
@@ -266,7 +268,13 @@ async fn attempt(
     }
 }
 
-fn response(head: CgiHead, exchange: FastCgiExchange, mut lease: Lease, queued: Duration, request: &Request<'_>) -> Response {
+fn response(
+    head: CgiHead,
+    exchange: FastCgiExchange,
+    mut lease: Lease,
+    queued: Duration,
+    request: &Request<'_>,
+) -> Response {
     lease.find_peer_finally();
     let label = if exchange.is_complete() {
         String::new()

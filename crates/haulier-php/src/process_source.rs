@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::StartError;
-use crate::fastcgi_exchange::FastCgiExchange;
 use crate::external::{self, ExternalServer, ExternalServers};
+use crate::fastcgi_exchange::FastCgiExchange;
 use crate::settings::{PoolKind, PoolSettings};
 use crate::shared_pool::SharedPool;
 use crate::spawner::Spawner;

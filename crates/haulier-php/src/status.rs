@@ -82,7 +82,11 @@ pub(crate) fn workers(shared: &SharedPool) -> Vec<WorkerStatus> {
     // /proc is read outside the lock.
     let long = long.into_iter().map(|request| {
         let served = request.pid.map(|_| request.served);
-        WorkerStatus::new(WorkerActivity::Long(request.label, request.running), request.pid, served)
+        WorkerStatus::new(
+            WorkerActivity::Long(request.label, request.running),
+            request.pid,
+            served,
+        )
     });
     let short = (0..short).map(|_| WorkerStatus::new(WorkerActivity::Short, None, None));
     let idle = idle

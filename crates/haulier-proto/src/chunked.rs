@@ -312,7 +312,9 @@ impl Decoder {
             (_, b'\n') => Err(ChunkError::LineEnd),
             (ChunkState::TrailerValue, b'\t' | b' '..=0x7e | 0x80..) => Ok(ChunkState::TrailerValue),
             (ChunkState::TrailerName, b':') => Ok(ChunkState::TrailerValue),
-            (ChunkState::TrailerStart | ChunkState::TrailerName, _) if is_token_byte(byte) => Ok(ChunkState::TrailerName),
+            (ChunkState::TrailerStart | ChunkState::TrailerName, _) if is_token_byte(byte) => {
+                Ok(ChunkState::TrailerName)
+            }
             _ => Err(ChunkError::Trailer),
         }
     }

@@ -5,7 +5,7 @@
 
 use std::mem::MaybeUninit;
 
-use crate::field::{Fields, Known, BufferRange, is_name};
+use crate::field::{BufferRange, Fields, Known, is_name};
 
 /// The method of a request (RFC 9110 §9).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -6,7 +6,7 @@
 
 use std::mem::MaybeUninit;
 
-use crate::field::{Fields, Known, BufferRange, tokens};
+use crate::field::{BufferRange, Fields, Known, tokens};
 use crate::framing::{FramingError, content_length, keeps_alive};
 use crate::head::{Method, Version};
 use crate::status::is_bodiless;

@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 
 use bytes::Bytes;
 use haulier_proto::field::Fields;
-use haulier_proto::h2::client::{StreamOptions, Client, ClientLimits, ClientEvent, StreamError};
+use haulier_proto::h2::client::{Client, ClientEvent, ClientLimits, StreamError, StreamOptions};
 use haulier_proto::h2::error::ErrorCode;
 use http::{HeaderMap, Request, Response, StatusCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};

@@ -35,7 +35,7 @@ pub use memo::Memo;
 pub use object::ObjectStore;
 pub use runtime::StoreRuntime;
 pub use single_flight::SingleFlight;
-pub use store::{BoxFuture, ObjectContent, Key, NotAKey, ObjectPart, Put, Store, StoreError};
+pub use store::{BoxFuture, Key, NotAKey, ObjectContent, ObjectPart, Put, Store, StoreError};
 
 use std::sync::Arc;
 

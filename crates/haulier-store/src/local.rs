@@ -17,7 +17,7 @@ use rustix::fs::{Mode, OFlags};
 use crate::checked::FileState;
 use crate::folder::{Folder, Owner};
 use crate::runtime::blocking;
-use crate::store::{BoxFuture, ObjectContent, Key, ObjectPart, Put, Store, StoreError};
+use crate::store::{BoxFuture, Key, ObjectContent, ObjectPart, Put, Store, StoreError};
 
 /// The folder of files being written.
 const UNFINISHED: &str = "unfinished";

@@ -24,7 +24,7 @@ use object_store::{
 use tokio::sync::mpsc;
 
 use crate::location::{Location, ObjectOptions, Service};
-use crate::store::{BoxFuture, ObjectContent, Key, ObjectPart, Put, Store, StoreError, within};
+use crate::store::{BoxFuture, Key, ObjectContent, ObjectPart, Put, Store, StoreError, within};
 
 /// Timeout to connect.
 const CONNECT: Duration = Duration::from_millis(500);
@@ -271,7 +271,11 @@ impl Store for ObjectStore {
         })
     }
 
-    fn get_part<'a>(&'a self, key: &'a Key, range: Range<u64>) -> BoxFuture<'a, Result<Option<ObjectPart>, StoreError>> {
+    fn get_part<'a>(
+        &'a self,
+        key: &'a Key,
+        range: Range<u64>,
+    ) -> BoxFuture<'a, Result<Option<ObjectPart>, StoreError>> {
         Box::pin(async move {
             let options = GetOptions {
                 range: Some(range.into()),

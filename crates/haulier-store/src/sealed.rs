@@ -136,7 +136,10 @@ mod tests {
                 let mut damaged = whole.clone();
                 damaged[place] ^= 1;
                 let found = look(&file_of(&damaged), &name, &Checked::default());
-                assert!(matches!(found, SealState::Damaged | SealState::Unsealed), "byte {place}");
+                assert!(
+                    matches!(found, SealState::Damaged | SealState::Unsealed),
+                    "byte {place}"
+                );
             }
         }
     }
@@ -158,6 +161,9 @@ mod tests {
         let state = FileState::of(&written.metadata().expect("its state"));
         assert!(open(&written, &state, &name, &checked).is_err());
         checked.note(&name, &state);
-        assert_eq!(open(&written, &state, &name, &checked).expect("known"), SealState::Whole(7));
+        assert_eq!(
+            open(&written, &state, &name, &checked).expect("known"),
+            SealState::Whole(7)
+        );
     }
 }

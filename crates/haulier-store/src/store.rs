@@ -36,7 +36,8 @@ pub trait Store: fmt::Debug + Send + Sync {
 
     /// The bytes of the object in a range, which must begin within the object and not be empty. The part beyond the end
     /// is left out. `None` if there is no object.
-    fn get_part<'a>(&'a self, key: &'a Key, range: Range<u64>) -> BoxFuture<'a, Result<Option<ObjectPart>, StoreError>>;
+    fn get_part<'a>(&'a self, key: &'a Key, range: Range<u64>)
+    -> BoxFuture<'a, Result<Option<ObjectPart>, StoreError>>;
 
     /// Its length in bytes, or `None` if there is none.
     fn head<'a>(&'a self, key: &'a Key) -> BoxFuture<'a, Result<Option<u64>, StoreError>>;

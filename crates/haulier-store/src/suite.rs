@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 
 use crate::StoreRuntime;
 use crate::cache::{Cache, CacheKey};
-use crate::store::{ObjectContent, Key, ObjectPart, Put, Store};
+use crate::store::{Key, ObjectContent, ObjectPart, Put, Store};
 
 /// Longer than any cache accepts.
 const TOO_LONG: usize = 20 << 20;

@@ -60,7 +60,11 @@ impl<C: Connection> Upstream<C> {
     ///
     /// # Errors
     /// See [`LeaseError`].
-    pub async fn lease_again(self: &Arc<Self>, mut failed: Lease<C>, request: LeaseRequest<'_>) -> Result<Lease<C>, LeaseError> {
+    pub async fn lease_again(
+        self: &Arc<Self>,
+        mut failed: Lease<C>,
+        request: LeaseRequest<'_>,
+    ) -> Result<Lease<C>, LeaseError> {
         let (begun, is_only) = (Instant::now(), self.servers() == 1);
         if failed.is_reused() || is_only {
             match failed.reconnect().await {
@@ -97,7 +101,12 @@ impl<C: Connection> Upstream<C> {
     }
 
     /// Waits for the next lease in the order of arrival.
-    async fn queue(self: &Arc<Self>, excluded: &[usize], request: LeaseRequest<'_>, begun: Instant) -> Result<Lease<C>, LeaseError> {
+    async fn queue(
+        self: &Arc<Self>,
+        excluded: &[usize],
+        request: LeaseRequest<'_>,
+        begun: Instant,
+    ) -> Result<Lease<C>, LeaseError> {
         let mut turn = Turn::Usual;
         loop {
             let (ticket, granted) = match self.request(excluded, request.affinity, turn) {

@@ -3,7 +3,7 @@
 use std::ops::{Index, IndexMut};
 
 use crate::connection::Connection;
-use crate::server::{ServerPhase, Pooled, Server};
+use crate::server::{Pooled, Server, ServerPhase};
 
 /// The servers by number.
 #[derive(Debug)]
@@ -67,7 +67,10 @@ impl<C: Connection> Servers<C> {
 
     /// Marks the first parked server as starting, for the caller to start it.
     pub(crate) fn unpark(&mut self) -> Option<usize> {
-        let number = self.servers.iter().position(|server| server.phase == ServerPhase::Parked)?;
+        let number = self
+            .servers
+            .iter()
+            .position(|server| server.phase == ServerPhase::Parked)?;
         self.servers[number].phase = ServerPhase::Starting;
         Some(number)
     }

@@ -18,7 +18,7 @@ use crate::lease::Lease;
 use crate::load::{UpstreamLoad, Usage};
 use crate::open_rate::OpenRate;
 use crate::queue::{Queue, Turn};
-use crate::server::{ServerPhase, Pooled, ServerStatus};
+use crate::server::{Pooled, ServerPhase, ServerStatus};
 use crate::servers::Servers;
 use crate::settings::UpstreamSettings;
 

@@ -59,7 +59,13 @@ pub(crate) trait Codec: Sync {
     ///
     /// # Errors
     /// [`ImageError::Malformed`], and the errors of `each`.
-    fn read(&self, bytes: &[u8], original: &Original, options: &ReadOptions, each: &mut Each<'_>) -> Result<u16, ImageError>;
+    fn read(
+        &self,
+        bytes: &[u8],
+        original: &Original,
+        options: &ReadOptions,
+        each: &mut Each<'_>,
+    ) -> Result<u16, ImageError>;
 
     /// Writes a variant in a quality from 1 to 100, if the format has one.
     ///

@@ -29,7 +29,13 @@ impl Codec for Gif {
         u64::from(original.width) * u64::from(original.height) * 4 * 3
     }
 
-    fn read(&self, bytes: &[u8], original: &Original, options: &ReadOptions, each: &mut Each<'_>) -> Result<u16, ImageError> {
+    fn read(
+        &self,
+        bytes: &[u8],
+        original: &Original,
+        options: &ReadOptions,
+        each: &mut Each<'_>,
+    ) -> Result<u16, ImageError> {
         let mut decoding = DecodeOptions::new();
         decoding.set_color_output(ColorOutput::RGBA);
         // A frame may claim to be larger than the canvas.
@@ -137,7 +143,12 @@ impl Canvas {
     }
 
     fn picture(&self) -> Result<Raster, ImageError> {
-        Raster::new(self.width as u32, self.height as u32, PixelKind::Rgba, self.data.clone())
+        Raster::new(
+            self.width as u32,
+            self.height as u32,
+            PixelKind::Rgba,
+            self.data.clone(),
+        )
     }
 
     /// Draws a frame, clipped to the canvas.

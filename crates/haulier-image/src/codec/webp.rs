@@ -34,7 +34,13 @@ impl Codec for WebP {
         original.decoded_size() + u64::from(original.width) * u64::from(original.height) * 4
     }
 
-    fn read(&self, bytes: &[u8], original: &Original, options: &ReadOptions, each: &mut Each<'_>) -> Result<u16, ImageError> {
+    fn read(
+        &self,
+        bytes: &[u8],
+        original: &Original,
+        options: &ReadOptions,
+        each: &mut Each<'_>,
+    ) -> Result<u16, ImageError> {
         if original.frames > 1 || is_animation(bytes) {
             return read_animation(bytes, original, options, each);
         }
@@ -134,7 +140,12 @@ fn check(status: sys::VP8StatusCode) -> Result<(), ImageError> {
     }
 }
 
-fn read_animation(bytes: &[u8], original: &Original, options: &ReadOptions, each: &mut Each<'_>) -> Result<u16, ImageError> {
+fn read_animation(
+    bytes: &[u8],
+    original: &Original,
+    options: &ReadOptions,
+    each: &mut Each<'_>,
+) -> Result<u16, ImageError> {
     let mut decoder = AnimationDecoder::new(bytes)?;
     let info = decoder.info()?;
     if (info.canvas_width, info.canvas_height) != (original.width, original.height) {
@@ -378,7 +389,9 @@ mod tests {
         for (reduction, width) in [(1.0, 400), (1.9, 400), (2.0, 200), (5.0, 80)] {
             let options = ReadOptions { reduction, ..WHOLE };
             assert_eq!(
-                read(&WebP, &bytes, &options).expect("it is read").frames[0].raster.width,
+                read(&WebP, &bytes, &options).expect("it is read").frames[0]
+                    .raster
+                    .width,
                 width
             );
         }

@@ -1,8 +1,8 @@
 //! The size of an AVIF (ISO/IEC 23008-12 §6.5.3): that of the largest image in its `meta` box.
 
 use crate::format::Format;
-use crate::original::number::be32;
 use crate::original::Original;
+use crate::original::number::be32;
 
 /// The nested boxes that lead to the properties, each with the bytes before its first child.
 const OUTER_BOXES: [(&[u8; 4], usize); 3] = [(b"meta", 4), (b"iprp", 0), (b"ipco", 0)];

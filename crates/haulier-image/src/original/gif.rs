@@ -1,8 +1,8 @@
 //! The header of a GIF (GIF89a §18), and a count of its pictures.
 
 use crate::format::Format;
-use crate::original::number::le16;
 use crate::original::Original;
+use crate::original::number::le16;
 
 /// Reads the header, and counts frames up to one above the limit.
 pub(super) fn read(bytes: &[u8], most_frames: u32) -> Option<Original> {

@@ -3,8 +3,8 @@
 use crate::exif;
 use crate::format::Format;
 use crate::orientation::Orientation;
-use crate::original::number::be16;
 use crate::original::Original;
+use crate::original::number::be16;
 
 /// A marker segment.
 pub(crate) struct Segment<'a> {

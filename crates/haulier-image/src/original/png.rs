@@ -2,8 +2,8 @@
 
 use crate::exif;
 use crate::format::Format;
-use crate::original::number::be32;
 use crate::original::Original;
+use crate::original::number::be32;
 
 pub(super) fn read(bytes: &[u8]) -> Option<Original> {
     if bytes.get(12..16)? != b"IHDR" {

@@ -2,8 +2,8 @@
 
 use crate::exif;
 use crate::format::Format;
-use crate::original::number::{le16, le32};
 use crate::original::Original;
+use crate::original::number::{le16, le32};
 
 pub(super) fn read(bytes: &[u8]) -> Option<Original> {
     let mut original: Option<Original> = None;

@@ -24,7 +24,11 @@ mod tests {
             grey: true,
             ..Transform::default()
         };
-        let raster = run(apply, Raster::filled(2, 2, PixelKind::Rgba, &[255, 255, 255, 7]), &transform);
+        let raster = run(
+            apply,
+            Raster::filled(2, 2, PixelKind::Rgba, &[255, 255, 255, 7]),
+            &transform,
+        );
         assert_eq!((raster.kind, raster.pixel(0, 0)), (PixelKind::GreyAlpha, &[255, 7][..]));
         let colour = Raster::filled(2, 2, PixelKind::Rgb, &[1, 2, 3]);
         assert_eq!(run(apply, colour.clone(), &Transform::default()), colour);

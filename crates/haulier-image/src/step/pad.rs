@@ -103,7 +103,10 @@ mod tests {
             ..Transform::default()
         };
         let padded = run(apply, grey(&[[7]]), &transform);
-        assert_eq!((padded.kind, &padded.data[..]), (PixelKind::Rgb, &[200, 0, 0, 7, 7, 7][..]));
+        assert_eq!(
+            (padded.kind, &padded.data[..]),
+            (PixelKind::Rgb, &[200, 0, 0, 7, 7, 7][..])
+        );
     }
 
     #[test]

@@ -173,7 +173,13 @@ mod tests {
 
     #[test]
     fn every_kind_is_scaled_to_the_size() {
-        for kind in [PixelKind::Grey, PixelKind::GreyAlpha, PixelKind::Rgb, PixelKind::Rgba, PixelKind::Cmyk] {
+        for kind in [
+            PixelKind::Grey,
+            PixelKind::GreyAlpha,
+            PixelKind::Rgb,
+            PixelKind::Rgba,
+            PixelKind::Cmyk,
+        ] {
             for linear in [false, true] {
                 let raster = run(apply, waves(100, 80, kind), &to(50, 41, linear));
                 assert_eq!((raster.width, raster.height, raster.kind), (50, 41, kind));
@@ -245,7 +251,13 @@ mod tests {
 
     #[test]
     fn a_turned_original_is_scaled_as_it_is_stored() {
-        let raster = run_as(apply, waves(100, 80, PixelKind::Rgb), &to(40, 30, false), Format::Png, 6);
+        let raster = run_as(
+            apply,
+            waves(100, 80, PixelKind::Rgb),
+            &to(40, 30, false),
+            Format::Png,
+            6,
+        );
         let raster = raster.expect("it is scaled");
         assert_eq!((raster.width, raster.height), (30, 40));
     }

@@ -21,8 +21,8 @@ use crate::format::Format;
 use crate::limits::Limits;
 use crate::options::{FormatChoice, Transform};
 use crate::original::Original;
-use crate::pipeline::{Rendered, RenderTimes};
-use crate::worker::message::{Made, WorkerOrder, Report};
+use crate::pipeline::{RenderTimes, Rendered};
+use crate::worker::message::{Made, Report, WorkerOrder};
 use crate::worker::sandbox::LARGEST_RESULT;
 use crate::worker::socket;
 use crate::worker::starter::{Process, ProcessStarter};
@@ -292,7 +292,9 @@ impl Workers {
         socket::send(&process.socket, order, Some(file.as_fd())).map_err(|_| ReportError::DiedIdle)?;
         loop {
             let asked = Instant::now();
-            let report = timeout(left, receive(&socket)).await.map_err(|_| ReportError::Deadline)??;
+            let report = timeout(left, receive(&socket))
+                .await
+                .map_err(|_| ReportError::Deadline)??;
             left = left.saturating_sub(asked.elapsed());
             match report {
                 Report::Need { memory } if granted.is_none() => {

@@ -10,7 +10,7 @@ use crate::error::ImageError;
 use crate::original::Original;
 use crate::pipeline;
 use crate::worker::mapping::Mapping;
-use crate::worker::message::{Made, WorkerOrder, Report};
+use crate::worker::message::{Made, Report, WorkerOrder};
 use crate::worker::sandbox::{self, Resident};
 use crate::worker::socket;
 
@@ -73,7 +73,9 @@ fn answer(
     results: &mut std::fs::File,
     resident: &Resident,
 ) -> Report {
-    let done = panic::catch_unwind(AssertUnwindSafe(|| carry_out(orders, order, original, results, resident)));
+    let done = panic::catch_unwind(AssertUnwindSafe(|| {
+        carry_out(orders, order, original, results, resident)
+    }));
     match done {
         Ok(Ok(report)) => report,
         Ok(Err(error)) => Report::Failed(error.into()),

@@ -17,7 +17,7 @@ use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 use super::recipe::Recipe;
 use super::spawn::{Inherited, keep_signals_off, spawn};
-use super::wire::{self, SpawnerOrder, Reply};
+use super::wire::{self, Reply, SpawnerOrder};
 use crate::children;
 use crate::memory;
 

@@ -9,4 +9,4 @@ pub mod response;
 
 pub use params::{EncodedPairs, PairTooLong, Pairs, PairsError, ParamsWriter};
 pub use record::{EndRequest, Header, REQUEST_ID, Record, RecordError, RecordReader, RecordType};
-pub use response::{CgiHead, HeadError, HeadParser, CgiRedirect};
+pub use response::{CgiHead, CgiRedirect, HeadError, HeadParser};

@@ -301,9 +301,12 @@ mod tests {
 
     #[test]
     fn location_without_status_redirects_the_client_or_ourselves() {
-        assert_eq!(head("Location: /other?x\n\n").redirect(), CgiRedirect::Local(b"/other?x"));
+        assert_eq!(
+            head("Location: /other?x\n\n").redirect(),
+            CgiRedirect::Local(b"/other?x")
+        );
         assert_eq!(head("Location: http://h/\n\n").redirect(), CgiRedirect::Client);
-        assert_eq!(head("Location: //h/\n\n").redirect(), Redirect::Client);
+        assert_eq!(head("Location: //h/\n\n").redirect(), CgiRedirect::Client);
         assert_eq!(head("Status: 302\nLocation: /other\n\n").redirect(), CgiRedirect::None);
         assert_eq!(head("A: b\n\n").redirect(), CgiRedirect::None);
     }

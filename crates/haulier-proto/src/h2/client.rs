@@ -218,7 +218,11 @@ impl Client {
 
     /// Sends a request's fields, pseudo-fields first; `None` if no stream may be opened now. Its body follows by
     /// [`Client::send_data`].
-    pub fn open<'f>(&mut self, options: StreamOptions, fields: impl IntoIterator<Item = (&'f [u8], &'f [u8])>) -> Option<u32> {
+    pub fn open<'f>(
+        &mut self,
+        options: StreamOptions,
+        fields: impl IntoIterator<Item = (&'f [u8], &'f [u8])>,
+    ) -> Option<u32> {
         if !self.has_room() {
             return None;
         }

@@ -15,10 +15,10 @@ use super::flow::{DEFAULT_WINDOW, Window};
 use super::frame::{self, MOST_STREAM};
 use super::hpack::decode::Decoder;
 use super::hpack::encode::EMPTY_TABLE;
-use super::limits::{MinuteBudget, Limits};
+use super::limits::{Limits, MinuteBudget};
 use super::reader::FrameReader;
 use super::settings::Settings;
-use super::stream::{EndedBy, Stream, OpenStreams};
+use super::stream::{EndedBy, OpenStreams, Stream};
 use crate::head::{HeadError, RequestHead};
 
 /// The largest payload of our DATA frames, bytes, even if the client takes more.

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use super::PREFACE;
 use super::block::{self, Block, check_dependency};
 use super::error::{ConnectionError, ErrorCode};
-use super::frame::{ACK, DEFAULT_PAYLOAD, END_HEADERS, END_STREAM, FrameHead, HEAD_LENGTH, FrameType, MOST_STREAM};
+use super::frame::{ACK, DEFAULT_PAYLOAD, END_HEADERS, END_STREAM, FrameHead, FrameType, HEAD_LENGTH, MOST_STREAM};
 
 /// The progress of [`super::connection::Connection::receive`] or [`super::client::Client::receive`].
 #[derive(Debug)]

@@ -6,7 +6,7 @@
 use super::hpack::encode::is_connection_specific;
 use super::hpack::table::ENTRY_OVERHEAD;
 use super::limits::Limits;
-use crate::field::{Fields, BufferRange, is_token_byte, is_value};
+use crate::field::{BufferRange, Fields, is_token_byte, is_value};
 use crate::head::{HeadError, PseudoFields, RequestHead};
 
 /// Collects the lines of a request's field block.

@@ -21,7 +21,7 @@ use haulier_http::OpenFile;
 use haulier_proto::accept::Coding;
 use haulier_proto::dictionary::Hash;
 use haulier_store::cache::CacheKey;
-use haulier_store::sealed::{self, SealState, SEAL};
+use haulier_store::sealed::{self, SEAL, SealState};
 use haulier_store::{Checked, FileState};
 use sha2::{Digest, Sha256};
 

@@ -7,7 +7,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use haulier_http::{Body, Handler, Head, OpenFile, PreparedHead, Response};
 use haulier_image::{Format, Hinted};
-use haulier_image_service::{ImageContent, Image};
+use haulier_image_service::{Image, ImageContent};
 use haulier_proto::conditional::{self, Precondition, Validators};
 use haulier_proto::field::{Fields, Known};
 use haulier_proto::head::{Method, RequestHead};

@@ -71,7 +71,7 @@ pub(super) fn of_sites(sites: &[Arc<Site>]) -> Vec<Arc<Pool>> {
 
 #[cfg(test)]
 mod tests {
-    use haulier_php::{Address, PoolCounts, External, UpstreamLoad, PoolKind, PoolSettings};
+    use haulier_php::{Address, External, PoolCounts, PoolKind, PoolSettings, UpstreamLoad};
 
     use super::*;
 

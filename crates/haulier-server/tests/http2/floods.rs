@@ -43,7 +43,9 @@ fn frames_that_carry_nothing_end_the_connection() {
     let site = Site::start();
     assert_enough(&site, 2000, |_| ping([0; 8], 0));
     assert_enough(&site, 2000, |_| frame(FrameType::Settings, 0, 0, &[]));
-    assert_enough(&site, 2000, |stream| frame(FrameType::Priority, 0, stream, &[0, 0, 0, 0, 1]));
+    assert_enough(&site, 2000, |stream| {
+        frame(FrameType::Priority, 0, stream, &[0, 0, 0, 0, 1])
+    });
     assert_enough(&site, 2000, |stream| {
         let opening = if stream == 1 {
             head(1, "POST", "/ten.txt", &[], false)
@@ -59,7 +61,11 @@ fn frames_that_carry_nothing_end_the_connection() {
 fn continuation_without_end_ends_the_connection() {
     let site = Site::start();
     assert_enough(&site, 50, |stream| {
-        let kind = if stream == 1 { FrameType::Headers } else { FrameType::Continuation };
+        let kind = if stream == 1 {
+            FrameType::Headers
+        } else {
+            FrameType::Continuation
+        };
         frame(kind, if stream == 1 { END_STREAM } else { 0 }, 1, &[0x82; 10])
     });
 }
@@ -84,7 +90,12 @@ fn a_stream_that_depends_on_itself_ends_the_connection() {
     let site = Site::start();
     let mut peer = Peer::connect(&site);
     let payload = [&[0, 0, 0, 1, 0][..], &block("GET", "/ten.txt", &[])].concat();
-    peer.send(frame(FrameType::Headers, END_HEADERS | END_STREAM | PRIORITY, 1, &payload));
+    peer.send(frame(
+        FrameType::Headers,
+        END_HEADERS | END_STREAM | PRIORITY,
+        1,
+        &payload,
+    ));
     peer.assert_ends_with(ErrorCode::PROTOCOL_ERROR);
 }
 

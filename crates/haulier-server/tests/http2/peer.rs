@@ -9,7 +9,7 @@ use haulier_proto::field::Fields;
 use haulier_proto::h2::PREFACE;
 use haulier_proto::h2::error::ErrorCode;
 use haulier_proto::h2::frame::{
-    self, ACK, END_HEADERS, END_STREAM, FrameHead, HEAD_LENGTH, FrameType, write_small, write_window_update,
+    self, ACK, END_HEADERS, END_STREAM, FrameHead, FrameType, HEAD_LENGTH, write_small, write_window_update,
 };
 use haulier_proto::h2::hpack::{decode::Decoder, encode};
 use socket2::{Domain, Socket, Type};

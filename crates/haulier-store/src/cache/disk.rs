@@ -23,7 +23,7 @@ use super::key::CacheKey;
 use crate::checked::{Checked, FileState};
 use crate::folder::{Folder, Owner};
 use crate::runtime::blocking;
-use crate::sealed::{self, SealState, SEAL};
+use crate::sealed::{self, SEAL, SealState};
 use crate::store::BoxFuture;
 
 /// Timeout of a call to the disk, which may have to spin up.

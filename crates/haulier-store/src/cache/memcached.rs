@@ -97,7 +97,12 @@ impl Server {
         self.call_on(client, key, call).await
     }
 
-    async fn call_on(&self, mut client: Client, key: &str, call: &MemcachedCommand<'_>) -> Result<Option<Bytes>, CacheError> {
+    async fn call_on(
+        &self,
+        mut client: Client,
+        key: &str,
+        call: &MemcachedCommand<'_>,
+    ) -> Result<Option<Bytes>, CacheError> {
         let outcome = match call {
             MemcachedCommand::Get => client.get(key).await.map(|value| value.and_then(|value| value.data)),
             MemcachedCommand::Set(value) => {
@@ -143,7 +148,10 @@ impl Cache for MemcachedCache {
                 return self.delete(key).await;
             }
             let sealed = remote::seal(key, &value);
-            self.server(key).call(key, MemcachedCommand::Set(&sealed)).await.map(drop)
+            self.server(key)
+                .call(key, MemcachedCommand::Set(&sealed))
+                .await
+                .map(drop)
         })
     }
 

@@ -7,9 +7,9 @@
 mod cache;
 mod disk;
 mod guard;
-mod key;
 #[cfg(feature = "memcached")]
 mod ketama;
+mod key;
 #[cfg(feature = "memcached")]
 mod memcached;
 mod memory;
@@ -31,7 +31,7 @@ pub use memcached::MemcachedCache;
 pub use memory::{MemoryCache, Weigh};
 #[cfg(feature = "redis")]
 pub use redis::RedisCache;
-pub use room::{Buffer, RoomPiece, Room};
+pub use room::{Buffer, Room, RoomPiece};
 pub use tiered::{Hit, TierStatus, Tiered};
 
 /// Prepares a cache in memcached over these servers, each `host:port`. Connections are opened on demand.

@@ -101,7 +101,9 @@ fn command(name: &str, key: CacheKey) -> Cmd {
 fn of_library(error: RedisError) -> CacheError {
     // Reported at the first call: other nodes have most of the keys.
     if error.is_cluster_error() {
-        return CacheError::Server(format!("it is a node of a cluster, and clusters are not supported ({error})"));
+        return CacheError::Server(format!(
+            "it is a node of a cluster, and clusters are not supported ({error})"
+        ));
     }
     CacheError::Server(error.to_string())
 }

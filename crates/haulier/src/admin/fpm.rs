@@ -77,7 +77,7 @@ fn common_log_time(seconds: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use haulier_php::{Address, PoolCounts, External, UpstreamLoad, PoolKind, PoolSettings};
+    use haulier_php::{Address, External, PoolCounts, PoolKind, PoolSettings, UpstreamLoad};
 
     use super::*;
 

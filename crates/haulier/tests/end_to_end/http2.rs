@@ -10,7 +10,8 @@ use std::time::Duration;
 use haulier_proto::field::Fields;
 use haulier_proto::h2::PREFACE;
 use haulier_proto::h2::frame::{
-    END_HEADERS, END_STREAM, FrameHead, HEAD_LENGTH, FrameType, write_data, write_reset, write_small, write_window_update,
+    END_HEADERS, END_STREAM, FrameHead, FrameType, HEAD_LENGTH, write_data, write_reset, write_small,
+    write_window_update,
 };
 use haulier_proto::h2::hpack::encode;
 use rustix::process::Signal;
@@ -321,9 +322,15 @@ fn floods_end_their_connections_and_nobody_else_notices() {
         }),
         ("ping", |_| small(FrameType::Ping, 0, 0, &[7; 8])),
         ("settings", |_| small(FrameType::Settings, 0, 0, &[0, 4, 0, 0, 0, 100])),
-        ("priority", |stream| small(FrameType::Priority, 0, stream, &[0, 0, 0, 0, 1])),
+        ("priority", |stream| {
+            small(FrameType::Priority, 0, stream, &[0, 0, 0, 0, 1])
+        }),
         ("continuation", |stream| {
-            let kind = if stream == 1 { FrameType::Headers } else { FrameType::Continuation };
+            let kind = if stream == 1 {
+                FrameType::Headers
+            } else {
+                FrameType::Continuation
+            };
             small(kind, 0, 1, &[0; 1000])
         }),
     ];
@@ -366,7 +373,12 @@ fn bombs_of_references_hold_little_memory() {
                 block.extend([b'y'; 3900]);
             }
             block.resize(block.len() + 7, 0xbe);
-            enemy.try_send(&small(FrameType::Headers, END_HEADERS | END_STREAM, 2 * number + 1, &block));
+            enemy.try_send(&small(
+                FrameType::Headers,
+                END_HEADERS | END_STREAM,
+                2 * number + 1,
+                &block,
+            ));
         }
     }
     server.assert_answers_in_time("/hello.txt", "bombs");

@@ -56,7 +56,7 @@ const LAYERS: &[(&str, &str)] = &[
     (
         "haulier-server",
         "runtime listen protocol pipeline handler relay filter context answer thread metrics settings site \
-         images files compress body access_log forwarded io tls password rate_limiter pattern seldom \
+         images files compress body access_log forwarded io tls password rate_limiter pattern log_throttle lock \
          local_time clock",
     ),
     (
@@ -97,16 +97,26 @@ fn crates() -> PathBuf {
 fn check_layers(name: &str, layers: &str, wrong: &mut Vec<String>) {
     let modules = Modules::read(&crates().join(name).join("src"));
     let layers: Vec<&str> = layers.split(' ').collect();
-    let layer_of = |unit: &str| layers.iter().position(|layer| layer.split('+').any(|member| member == unit));
+    let layer_of = |unit: &str| {
+        layers
+            .iter()
+            .position(|layer| layer.split('+').any(|member| member == unit))
+    };
     let units = modules.units();
     let unlisted = units.iter().filter(|unit| layer_of(unit).is_none());
     wrong.extend(unlisted.map(|unit| format!("{name}: `{unit}` has no layer")));
-    let gone = layers.iter().flat_map(|layer| layer.split('+')).filter(|unit| !units.contains(*unit));
+    let gone = layers
+        .iter()
+        .flat_map(|layer| layer.split('+'))
+        .filter(|unit| !units.contains(*unit));
     wrong.extend(gone.map(|unit| format!("{name}: `{unit}` has a layer and does not exist")));
     for import in modules.imports() {
         let from = import.from.first().and_then(|unit| layer_of(unit));
         // The root of the crate is above all layers.
-        let to = import.to.first().map_or(Some(0), |unit| layer_of(unit).map(|layer| layer + 1));
+        let to = import
+            .to
+            .first()
+            .map_or(Some(0), |unit| layer_of(unit).map(|layer| layer + 1));
         if from.zip(to).is_some_and(|(from, to)| to < from + 1) {
             let unit = import.to.first().map_or("the root", String::as_str);
             wrong.push(format!("{}: imports `{unit}` from above", import.place));
@@ -120,7 +130,8 @@ fn cycles(modules: &Modules) -> Vec<Vec<String>> {
     for import in modules.imports().into_iter().filter(|import| !import.is_reexport) {
         reached.entry(import.from).or_default().insert(import.to);
     }
-    let closed: BTreeMap<&ModulePath, BTreeSet<&ModulePath>> = reached.keys().map(|from| (from, reach(&reached, from))).collect();
+    let closed: BTreeMap<&ModulePath, BTreeSet<&ModulePath>> =
+        reached.keys().map(|from| (from, reach(&reached, from))).collect();
     let mut cycles = BTreeSet::new();
     for (from, targets) in &closed {
         let back = |to: &&&ModulePath| closed.get(**to).is_some_and(|targets| targets.contains(from));
@@ -133,7 +144,10 @@ fn cycles(modules: &Modules) -> Vec<Vec<String>> {
 }
 
 /// All modules that one imports, directly or by way of others.
-fn reach<'m>(imports: &'m BTreeMap<ModulePath, BTreeSet<ModulePath>>, from: &'m ModulePath) -> BTreeSet<&'m ModulePath> {
+fn reach<'m>(
+    imports: &'m BTreeMap<ModulePath, BTreeSet<ModulePath>>,
+    from: &'m ModulePath,
+) -> BTreeSet<&'m ModulePath> {
     let mut reached = BTreeSet::new();
     let mut next = vec![from];
     while let Some(module) = next.pop() {

@@ -57,7 +57,10 @@ impl Modules {
             if path.is_dir() && name != "tests" {
                 self.read_folder(source, &path);
             } else if name.ends_with(".rs") && !["tests.rs", "fixture.rs"].contains(&&*name) {
-                let inside = path.strip_prefix(source).expect("a file of the crate").with_extension("");
+                let inside = path
+                    .strip_prefix(source)
+                    .expect("a file of the crate")
+                    .with_extension("");
                 let module = inside.iter().map(|segment| segment.to_string_lossy().into_owned());
                 let text = fs::read_to_string(&path).expect("a source is text");
                 self.add(module.collect(), path, &text);
@@ -134,7 +137,8 @@ impl Modules {
         }
         let code = String::from_utf8(code).expect("spaces in the place of whole declarations");
         for (offset, segments) in paths(&code) {
-            let is_path = ["crate", "self", "super"].contains(&&*segments[0]) || self.0.contains_key(&child(path, &segments[0]));
+            let is_path =
+                ["crate", "self", "super"].contains(&&*segments[0]) || self.0.contains_key(&child(path, &segments[0]));
             if is_path {
                 mentions.push(Mention {
                     offset,
@@ -152,7 +156,12 @@ impl Modules {
             "crate" => Vec::new(),
             "self" => module.clone(),
             "super" => module[..module.len().checked_sub(1)?].to_vec(),
-            first => return self.0.contains_key(&child(module, first)).then(|| [module, segments].concat()),
+            first => {
+                return self
+                    .0
+                    .contains_key(&child(module, first))
+                    .then(|| [module, segments].concat());
+            }
         };
         for segment in &segments[1..] {
             match segment.as_str() {
@@ -165,7 +174,9 @@ impl Modules {
 
     /// The module that defines what a path names; names that another module brings in are followed.
     fn definition(&self, path: &[String], followed: usize) -> Option<ModulePath> {
-        let length = (0..=path.len()).rev().find(|&length| self.0.contains_key(&path[..length]))?;
+        let length = (0..=path.len())
+            .rev()
+            .find(|&length| self.0.contains_key(&path[..length]))?;
         let (module, rest) = path.split_at(length);
         let known = rest.first().and_then(|name| self.0[module].names.get(name));
         match known {
@@ -231,14 +242,20 @@ fn expand(tree: &str, before: &[String]) -> Vec<(ModulePath, String)> {
     let tree = tree.trim();
     let segments = |text: &str| {
         let named = text.split("::").map(str::trim).filter(|segment| !segment.is_empty());
-        before.iter().cloned().chain(named.map(str::to_owned)).collect::<ModulePath>()
+        before
+            .iter()
+            .cloned()
+            .chain(named.map(str::to_owned))
+            .collect::<ModulePath>()
     };
     if let Some((head, group)) = tree.split_once('{') {
         let head = segments(head);
         let members = members(group.trim_end().trim_end_matches('}'));
         return members.into_iter().flat_map(|member| expand(member, &head)).collect();
     }
-    let (path, alias) = tree.split_once(" as ").map_or((tree, None), |(path, alias)| (path, Some(alias)));
+    let (path, alias) = tree
+        .split_once(" as ")
+        .map_or((tree, None), |(path, alias)| (path, Some(alias)));
     let mut path = segments(path);
     path.pop_if(|last| last == "self");
     let name = alias.map(str::to_owned).or_else(|| path.last().cloned());
@@ -270,7 +287,9 @@ fn paths(code: &str) -> Vec<(usize, ModulePath)> {
     let mut paths = Vec::new();
     let mut offset = 0;
     while let Some(begin) = code[offset..].find(is_part).map(|found| offset + found) {
-        let end = code[begin..].find(|letter| !is_part(letter)).map_or(code.len(), |found| begin + found);
+        let end = code[begin..]
+            .find(|letter| !is_part(letter))
+            .map_or(code.len(), |found| begin + found);
         let path = &code[begin..end];
         let is_method = code[..begin].ends_with('.');
         let is_visibility = code[..begin].ends_with("in ");
@@ -301,7 +320,9 @@ mod tests {
         let name = |path: &ModulePath| path.join("::");
         let imports = modules(files).imports().into_iter();
         let imports = imports.filter(|import| !import.is_reexport);
-        imports.map(|import| format!("{} -> {}", name(&import.from), name(&import.to))).collect()
+        imports
+            .map(|import| format!("{} -> {}", name(&import.from), name(&import.to)))
+            .collect()
     }
 
     #[test]
@@ -310,9 +331,15 @@ mod tests {
             ("lib", "mod a;\npub use b::mod_c::Thing;\n"),
             ("a", "use crate::b::{\n    other,\n    mod_c::{self, Thing},\n};\n"),
             ("b/mod", "pub mod mod_c;\nfn call() {\n    mod_c::run();\n}\n"),
-            ("b/mod_c", "/// See [`crate::a`].\nfn run() {\n    let _ = (\"crate::a\", super::call());\n}\n"),
+            (
+                "b/mod_c",
+                "/// See [`crate::a`].\nfn run() {\n    let _ = (\"crate::a\", super::call());\n}\n",
+            ),
         ];
-        assert_eq!(imports(&files), ["a -> b", "a -> b::mod_c", "b -> b::mod_c", "b::mod_c -> b"]);
+        assert_eq!(
+            imports(&files),
+            ["a -> b", "a -> b::mod_c", "b -> b::mod_c", "b::mod_c -> b"]
+        );
     }
 
     #[test]
@@ -321,7 +348,10 @@ mod tests {
             ("a/mod", "mod b;\npub use self::b::Thing;\n"),
             ("a/b", "pub struct Thing;\n"),
             ("a/c", "use crate::a::Thing;\n"),
-            ("d", "use super::a::Thing as Other;\n#[cfg(test)]\nmod tests {\n    use crate::e;\n}\n"),
+            (
+                "d",
+                "use super::a::Thing as Other;\n#[cfg(test)]\nmod tests {\n    use crate::e;\n}\n",
+            ),
             ("e", ""),
         ];
         assert_eq!(imports(&files), ["a::c -> a::b", "d -> a::b"]);

@@ -31,7 +31,13 @@ impl Codec for Jpeg {
     }
 
     /// Each library refuses some rare files that the other reads, so both are tried.
-    fn read(&self, bytes: &[u8], original: &Original, options: &ReadOptions, each: &mut Each<'_>) -> Result<u16, ImageError> {
+    fn read(
+        &self,
+        bytes: &[u8],
+        original: &Original,
+        options: &ReadOptions,
+        each: &mut Each<'_>,
+    ) -> Result<u16, ImageError> {
         let mut begun = false;
         let result = turbo::Turbo.read(bytes, original, options, &mut |picture| {
             begun = true;

@@ -32,7 +32,13 @@ impl Codec for Turbo {
         memory(original, options)
     }
 
-    fn read(&self, bytes: &[u8], original: &Original, options: &ReadOptions, each: &mut Each<'_>) -> Result<u16, ImageError> {
+    fn read(
+        &self,
+        bytes: &[u8],
+        original: &Original,
+        options: &ReadOptions,
+        each: &mut Each<'_>,
+    ) -> Result<u16, ImageError> {
         let divisor = divisor(options);
         let shorter = match divisor {
             8 if original.progressive => scans::brightest(bytes, options.grey),

@@ -20,7 +20,11 @@ impl Client {
     /// # Errors
     /// [`ConnectionError`] when the server broke the protocol or a limit. GOAWAY is in the output; it may be sent, and
     /// the connection is to be closed. Every later call gives the same error.
-    pub fn receive<'i>(&mut self, input: &'i [u8], storage: &mut Fields) -> Result<Received<ClientEvent<'i>>, ConnectionError> {
+    pub fn receive<'i>(
+        &mut self,
+        input: &'i [u8],
+        storage: &mut Fields,
+    ) -> Result<Received<ClientEvent<'i>>, ConnectionError> {
         let step = self.step(input, storage);
         if let Err(error) = step {
             self.fail(error);
@@ -28,7 +32,11 @@ impl Client {
         step
     }
 
-    fn step<'i>(&mut self, input: &'i [u8], storage: &mut Fields) -> Result<Received<ClientEvent<'i>>, ConnectionError> {
+    fn step<'i>(
+        &mut self,
+        input: &'i [u8],
+        storage: &mut Fields,
+    ) -> Result<Received<ClientEvent<'i>>, ConnectionError> {
         if let Some(error) = self.reader.failure() {
             return Err(error);
         }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::field::Fields;
 use crate::h2::connection;
-use crate::h2::frame::{ACK, END_HEADERS, END_STREAM, FrameHead, HEAD_LENGTH, FrameType, PADDED};
+use crate::h2::frame::{ACK, END_HEADERS, END_STREAM, FrameHead, FrameType, HEAD_LENGTH, PADDED};
 use crate::h2::hpack::encode;
 use crate::h2::limits::Limits;
 
@@ -133,7 +133,12 @@ fn setting(id: u16, value: u32) -> Vec<u8> {
 }
 
 fn goaway(last: u32, code: ErrorCode) -> Vec<u8> {
-    frame(FrameType::GoAway, 0, 0, &[last.to_be_bytes(), code.0.to_be_bytes()].concat())
+    frame(
+        FrameType::GoAway,
+        0,
+        0,
+        &[last.to_be_bytes(), code.0.to_be_bytes()].concat(),
+    )
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{Connection, ServerEvent, LAST_PING, Shutdown};
+use super::{Connection, LAST_PING, ServerEvent, Shutdown};
 use crate::field::{Fields, Known};
 use crate::framing::{self, BodyLength};
 use crate::h2::block::compression;
@@ -41,7 +41,11 @@ impl Connection {
         step
     }
 
-    fn step<'i>(&mut self, input: &'i [u8], storage: &mut Fields) -> Result<Received<ServerEvent<'i>>, ConnectionError> {
+    fn step<'i>(
+        &mut self,
+        input: &'i [u8],
+        storage: &mut Fields,
+    ) -> Result<Received<ServerEvent<'i>>, ConnectionError> {
         let (mut taken, mut event) = (0, None);
         while event.is_none()
             && let Some(frame) = self.reader.next(input, &mut taken)?

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::field::Fields;
 use crate::h2::PREFACE;
-use crate::h2::frame::{ACK, END_HEADERS, END_STREAM, FrameHead, HEAD_LENGTH, FrameType, PADDED, PRIORITY};
+use crate::h2::frame::{ACK, END_HEADERS, END_STREAM, FrameHead, FrameType, HEAD_LENGTH, PADDED, PRIORITY};
 use crate::h2::hpack::encode;
 
 /// An event that keeps what it was.
@@ -133,7 +133,12 @@ fn block(method: &str, path: &str, more: &[(&str, &str)]) -> Vec<u8> {
 }
 
 fn get(stream: u32) -> Vec<u8> {
-    frame(FrameType::Headers, END_HEADERS | END_STREAM, stream, &block("GET", "/", &[]))
+    frame(
+        FrameType::Headers,
+        END_HEADERS | END_STREAM,
+        stream,
+        &block("GET", "/", &[]),
+    )
 }
 
 fn post(stream: u32, more: &[(&str, &str)]) -> Vec<u8> {
@@ -233,7 +238,12 @@ fn interim_head_body_and_trailers_follow_each_other() {
     assert!(!wire.connection.send_head(1, HEAD, false));
     assert_eq!(
         wire.kinds().iter().map(|(kind, _)| *kind).collect::<Vec<_>>(),
-        [FrameType::Headers, FrameType::Headers, FrameType::Data, FrameType::Headers]
+        [
+            FrameType::Headers,
+            FrameType::Headers,
+            FrameType::Data,
+            FrameType::Headers
+        ]
     );
 }
 
@@ -329,7 +339,10 @@ fn a_request_body_is_given_as_it_comes_and_its_window_given_back() {
     wire.connection.consume(1, 16_384);
     assert!(wire.sent().is_empty(), "not worth a frame");
     wire.connection.consume(1, 16_384);
-    assert_eq!(wire.sent(), [(FrameType::WindowUpdate, 1, 32_768u32.to_be_bytes().to_vec())]);
+    assert_eq!(
+        wire.sent(),
+        [(FrameType::WindowUpdate, 1, 32_768u32.to_be_bytes().to_vec())]
+    );
     wire.send(&[data(1, &piece, false), data(1, &piece, false)].concat())
         .expect("its window");
     assert_eq!(
@@ -409,7 +422,11 @@ fn a_body_shorter_or_longer_than_it_said_resets_the_stream() {
             ErrorCode::PROTOCOL_ERROR,
         ),
         (
-            [post(1, &length), frame(FrameType::Headers, END_HEADERS | END_STREAM, 1, &[])].concat(),
+            [
+                post(1, &length),
+                frame(FrameType::Headers, END_HEADERS | END_STREAM, 1, &[]),
+            ]
+            .concat(),
             ErrorCode::PROTOCOL_ERROR,
         ),
     ] {
@@ -429,7 +446,11 @@ fn a_body_shorter_or_longer_than_it_said_resets_the_stream() {
         wire.send(&frame(FrameType::Headers, END_HEADERS | END_STREAM, 3, &whole)),
         Ok(vec![])
     );
-    assert_eq!(wire.kinds(), [(FrameType::ResetStream, 3)], "the driver never heard of it");
+    assert_eq!(
+        wire.kinds(),
+        [(FrameType::ResetStream, 3)],
+        "the driver never heard of it"
+    );
     whole = block("GET", "/", &[("content-length", "0")]);
     assert_eq!(
         wire.send(&frame(FrameType::Headers, END_HEADERS | END_STREAM, 5, &whole))
@@ -575,8 +596,16 @@ fn connection_errors_have_the_codes_of_the_rfc() {
             frame(FrameType::Settings, ACK, 0, &[0; 6]),
             Code::FRAME_SIZE_ERROR,
         ),
-        ("a push", frame(FrameType::PushPromise, 0, 1, &[0; 8]), Code::PROTOCOL_ERROR),
-        ("ping of 7", frame(FrameType::Ping, 0, 0, &[0; 7]), Code::FRAME_SIZE_ERROR),
+        (
+            "a push",
+            frame(FrameType::PushPromise, 0, 1, &[0; 8]),
+            Code::PROTOCOL_ERROR,
+        ),
+        (
+            "ping of 7",
+            frame(FrameType::Ping, 0, 0, &[0; 7]),
+            Code::FRAME_SIZE_ERROR,
+        ),
         (
             "ping on a stream",
             frame(FrameType::Ping, 0, 1, &[0; 8]),
@@ -676,7 +705,11 @@ fn one_stream_more_than_allowed_is_refused() {
     assert_eq!(seen.len(), 2);
     assert_eq!(
         wire.sent(),
-        [(FrameType::ResetStream, 5, ErrorCode::REFUSED_STREAM.0.to_be_bytes().to_vec())]
+        [(
+            FrameType::ResetStream,
+            5,
+            ErrorCode::REFUSED_STREAM.0.to_be_bytes().to_vec()
+        )]
     );
     wire.connection.respond(1, HEAD, b"x");
     assert_eq!(wire.send(&get(7)).map(|seen| seen.len()), Ok(1));
@@ -694,7 +727,8 @@ fn a_shutdown_answers_what_is_open_and_refuses_the_rest() {
     wire.send(&frame(FrameType::Ping, ACK, 0, b"whatever"))
         .expect("not the answer");
     assert_eq!(wire.sent(), []);
-    wire.send(&frame(FrameType::Ping, ACK, 0, &LAST_PING)).expect("the answer");
+    wire.send(&frame(FrameType::Ping, ACK, 0, &LAST_PING))
+        .expect("the answer");
     assert_eq!(wire.sent(), [(FrameType::GoAway, 0, vec![0, 0, 0, 3, 0, 0, 0, 0])]);
     assert_eq!(wire.send(&get(5)), Ok(vec![]));
     assert_eq!(wire.kinds(), [(FrameType::ResetStream, 5)]);
@@ -825,8 +859,16 @@ fn who_waits_for_the_connections_window_alone_is_no_worse_off_than_the_others() 
 #[test]
 fn a_stream_that_waits_too_long_for_its_window_is_given_up() {
     let mut wire = Wire::new(Limits::default());
-    wire.send(&[frame(FrameType::Settings, 0, 0, &setting(4, 10)), get(1), get(3), get(5)].concat())
-        .expect("requests");
+    wire.send(
+        &[
+            frame(FrameType::Settings, 0, 0, &setting(4, 10)),
+            get(1),
+            get(3),
+            get(5),
+        ]
+        .concat(),
+    )
+    .expect("requests");
     wire.connection.respond(1, HEAD, &[0; 20]);
     wire.connection.respond(3, HEAD, &[0; 20]);
     wire.connection.send_head(5, HEAD, false);
@@ -883,7 +925,14 @@ mod floods {
             |id| [get(id), window_update(id, 0x7fff_ffff)].concat(),
             |id| [get(id), data(id, b"x", false)].concat(),
             |id| [get(id), get(id)].concat(),
-            |id| frame(FrameType::Headers, END_HEADERS | END_STREAM, id, &block("GET", "bad", &[])),
+            |id| {
+                frame(
+                    FrameType::Headers,
+                    END_HEADERS | END_STREAM,
+                    id,
+                    &block("GET", "bad", &[]),
+                )
+            },
         ];
         for make in makes {
             assert_eq!(times(Limits::default(), make), (200, ErrorCode::ENHANCE_YOUR_CALM));
@@ -991,13 +1040,25 @@ mod floods {
         let mut bomb = b"\x40\x01a\x7f\xa1\x1e".to_vec();
         bomb.extend_from_slice(&[b'x'; 4000]);
         bomb.extend_from_slice(&[0xbe; 9]);
-        let seen = wire.send(&[post(1, &[]), frame(FrameType::Headers, END_HEADERS | END_STREAM, 1, &bomb)].concat());
+        let seen = wire.send(
+            &[
+                post(1, &[]),
+                frame(FrameType::Headers, END_HEADERS | END_STREAM, 1, &bomb),
+            ]
+            .concat(),
+        );
         assert_eq!(
             seen.expect("a stream error")[1],
             Seen::Reset(1, ErrorCode::PROTOCOL_ERROR)
         );
         bomb.truncate(bomb.len() - 3);
-        let seen = wire.send(&[post(3, &[]), frame(FrameType::Headers, END_HEADERS | END_STREAM, 3, &bomb)].concat());
+        let seen = wire.send(
+            &[
+                post(3, &[]),
+                frame(FrameType::Headers, END_HEADERS | END_STREAM, 3, &bomb),
+            ]
+            .concat(),
+        );
         assert_eq!(seen.expect("seven lines of 4 KB")[1], Seen::Data(3, vec![], true));
     }
 

@@ -82,7 +82,9 @@ fn of_pool(pool: &PoolView) -> Vec<ServerFinding> {
             span(status.load.longest_wait.as_secs_f64())
         );
         let longest = pool.workers.first().and_then(|worker| match &worker.work {
-            WorkerActivity::Long(request, running) => Some(format!("longest: {request}, {}", span(running.as_secs_f64()))),
+            WorkerActivity::Long(request, running) => {
+                Some(format!("longest: {request}, {}", span(running.as_secs_f64())))
+            }
             WorkerActivity::Short | WorkerActivity::Idle => None,
         });
         let grade = if status.load.longest_wait >= SHORT_WAIT {

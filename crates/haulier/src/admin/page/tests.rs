@@ -1,6 +1,8 @@
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
-use haulier_php::{PoolCounts, ExternalServer, FpmStatus, UpstreamLoad, PoolStatus, ServerStatus, WorkerActivity, WorkerStatus};
+use haulier_php::{
+    ExternalServer, FpmStatus, PoolCounts, PoolStatus, ServerStatus, UpstreamLoad, WorkerActivity, WorkerStatus,
+};
 use haulier_server::metrics::{DurationHistogram, FailedRequest, RequestSummary, SlowRequest, Totals};
 
 use super::super::history::{PoolSample, Sample};

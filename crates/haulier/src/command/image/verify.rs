@@ -11,7 +11,7 @@ use bytes::Bytes;
 use haulier_image_service::original_key;
 use haulier_settings::Report;
 use haulier_store::cache::Tiered;
-use haulier_store::{ObjectContent, Key, LocalStore, Location, Md5Sum, Store, StoreError, StoreRuntime};
+use haulier_store::{Key, LocalStore, Location, Md5Sum, ObjectContent, Store, StoreError, StoreRuntime};
 
 use super::CommandResult;
 use crate::cli::Console;

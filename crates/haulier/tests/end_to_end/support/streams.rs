@@ -12,7 +12,7 @@ use std::time::Duration;
 use haulier_proto::field::Fields;
 use haulier_proto::h2::PREFACE;
 use haulier_proto::h2::frame::{
-    ACK, END_HEADERS, END_STREAM, FrameHead, HEAD_LENGTH, FrameType, write_ping, write_settings_ack, write_small,
+    ACK, END_HEADERS, END_STREAM, FrameHead, FrameType, HEAD_LENGTH, write_ping, write_settings_ack, write_small,
     write_window_update,
 };
 use haulier_proto::h2::hpack::decode::Decoder;
@@ -136,7 +136,13 @@ impl Visit {
         }
         let (mut block, mut out) = (Vec::new(), Vec::new());
         encode::fields(&mut block, &fields);
-        write_small(&mut out, FrameType::Headers, END_HEADERS | END_STREAM, self.next, &block);
+        write_small(
+            &mut out,
+            FrameType::Headers,
+            END_HEADERS | END_STREAM,
+            self.next,
+            &block,
+        );
         self.open.insert(self.next, 0);
         self.next += 2;
         self.stream.write_all(&out)
