@@ -32,15 +32,15 @@ settings_table! {
 
     /// Longest time to the response head; then 504.
     timeout: Deadline -> Duration = "60s";
-    /// Longest silence of PHP in a response body; event streams have none.
+    /// Longest pause of PHP within a response body; event streams have no limit.
     body_timeout: Deadline else "as `timeout`";
     /// Longest wait for a free worker; then 503 with Retry-After.
     queue_timeout as "queue": Duration -> Duration = "10s";
     /// Most waiting requests; one more gets 503 at once.
-    queue_length: Count(0, "0 lets nobody wait") -> usize = 512;
-    /// How long running requests may go on when the pool is to end, if shorter.
+    queue_length: Count(0, "0 refuses each request that would wait") -> usize = 512;
+    /// Time that running requests have when the pool ends, if shorter.
     grace: Duration -> Duration else "as in `[server]`";
-    /// `[pool.NAME.slow]`: a line about each request that takes long.
+    /// `[pool.NAME.slow]`: the log of slow requests.
     slow: Table(SlowTable) else "none";
 }
 
@@ -66,7 +66,7 @@ settings_table! {
         log: Option<PathBuf> = None;
     }
 
-    /// How long a request may keep its worker without a line about it.
+    /// Time after which a request is logged.
     after: Deadline -> Duration = "5s";
     /// A file for these lines, one JSON object each.
     log: Path else "the server's log";
@@ -175,10 +175,10 @@ settings_table! {
         user: Option<User> = None;
         /// Limits of every PHP process.
         rlimits: Vec<Rlimit> = Vec::new();
-        /// Every worker is a separate php-cgi with its own socket instead of a child of one master, and opcache uses its
-        /// file cache instead of shared memory. The pool does so in any case if it cannot tell the children of a master
-        /// apart: it reads their open descriptors in /proc to signal the right one, which takes CAP_SYS_PTRACE for
-        /// another user.
+        /// Every worker is a separate php-cgi with its own socket instead of a child of one master, and opcache uses
+        /// its file cache instead of shared memory. The pool does so in any case if it cannot tell the children of a
+        /// master apart: it reads their open descriptors in /proc to signal the right one, which takes CAP_SYS_PTRACE
+        /// for another user.
         separate: bool = false;
         /// Directory of the listening sockets; made private (0700).
         socket_dir: PathBuf = PathBuf::new();
@@ -194,19 +194,19 @@ settings_table! {
     php: Path = "auto";
     /// php.ini settings of this pool.
     ini: Pairs = {};
-    /// The same, but neither a script nor a .user.ini can change them.
+    /// The same, but scripts and .user.ini cannot change them.
     ini_admin: Pairs = {};
-    /// Environment variables PHP sees.
+    /// Environment variables of PHP.
     env: Pairs = {};
     /// Variables copied from haulier's own environment.
     env_copy: Texts = ["PATH", "TZ", "LANG"];
-    /// The account PHP runs as.
+    /// The account that PHP runs as.
     user: Text else "\"www-data\" when started as root";
-    /// The group PHP runs as.
+    /// The group that PHP runs as.
     group: Text else "the account's own";
-    /// How much less PHP gets of a busy processor, up to 19; below 0 more, as root.
+    /// Added to haulier's niceness, up to 19; a value below 0 needs root.
     nice: Niceness -> i32 = 0;
-    /// `[pool.NAME.rlimits]`: what the system allows each PHP process.
+    /// `[pool.NAME.rlimits]`: resource limits of each PHP process.
     rlimits: Table(RlimitsTable) = {};
 }
 
@@ -245,22 +245,22 @@ settings_table! {
     /// `[pool.NAME.workers]`
     pub struct WorkersTable = "pool.NAME.workers" =>
 
-    /// Replacement of idle workers. Those beyond `least` that have had no request for `idle` are replaced by fresh forks of
-    /// the master, which take little memory; the number of processes stays. If `least` is 0, all of PHP ends after `idle`
-    /// without a request, and the next request starts it.
+    /// Replacement of idle workers. Those beyond `least` that have had no request for `idle` are replaced by fresh forks
+    /// of the master, which take little memory; the number of processes stays. If `least` is 0, all of PHP ends after
+    /// `idle` without a request, and the next request starts it.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Shrink {
         /// Workers that are never replaced for idleness.
         least: usize = 1;
     }
 
-    /// Workers that keep their memory however long they have nothing to do; 0 ends PHP until the next request.
-    min: Count(0, "0 ends PHP when nobody asks for it") = 1;
+    /// Workers that are never replaced for idleness; 0 ends PHP until the next request.
+    min: Count(0, "0 ends PHP when no request comes") = 1;
     /// PHP processes that may work at a time.
     max: Count(1, "a pool needs one PHP process") else "max(4, 2 × cores), less on a small machine";
-    /// The others give theirs back after this long.
+    /// Time after which another idle worker is replaced, which frees its memory.
     idle: Deadline -> Duration = "10s";
-    /// Most workers put to work within a second; other requests wait for those at work.
+    /// Most unused workers that get their first request within a second; other requests wait for busy ones.
     spawn_rate: Count(1, "without any no request is answered") else "no limit";
 }
 
@@ -268,11 +268,11 @@ settings_table! {
     /// `[pool.NAME.recycle]`
     pub struct RecycleTable = "pool.NAME.recycle";
 
-    /// After this many requests; 0 is never.
+    /// Limit of answered requests; 0 is none.
     requests: Count(0, "0 is no limit") = 1000;
-    /// When its own memory is more than this after a request.
+    /// Limit of its unshared memory after a request.
     memory: Size(LEAST_MEMORY) else "never";
-    /// This long after its first request.
+    /// Limit of the time since its first request.
     age: Deadline else "never";
 }
 
@@ -348,12 +348,12 @@ settings_table! {
 
     /// Running FastCGI servers instead: `host:port` or `unix:/path`.
     servers: Texts else "none: haulier runs PHP";
-    /// Which server gets a request: `least_busy`, or `hash:cookie` (PHPSESSID) or `hash:cookie:NAME` for the same one.
+    /// Balancing: `least_busy`, or `hash:cookie` (PHPSESSID) or `hash:cookie:NAME` for the same one.
     balance: Text = "least_busy";
     // An open connection occupies a child.
     /// Requests to each server at a time: its pm.max_children; one less with `keep_conn` or `health`.
     connections: Count(1, "PHP is reached over connections") -> usize = 32;
-    /// The document root as those servers see it.
+    /// The document root on those servers.
     remote_root: Text else "the site's document root";
     /// Longest time to connect to a server.
     connect_timeout: Deadline -> Duration = "1s";
@@ -361,9 +361,9 @@ settings_table! {
     // connection only when its script has ended; without this setting, another child gets that request.
     /// Keep connections for further requests, where no script calls fastcgi_finish_request().
     keep_conn: Flag -> bool = false;
-    /// With `keep_conn`, an idle connection to a server is closed after this long.
+    /// With `keep_conn`, an idle connection to a server is closed after this time.
     idle_timeout: Deadline -> Duration = "5s";
-    /// `[pool.NAME.health]`: whether servers are well, by php-fpm's ping.
+    /// `[pool.NAME.health]`: health checks by php-fpm's ping.
     health: Table(HealthTable) else "none: by refused connections";
 }
 
@@ -399,12 +399,12 @@ settings_table! {
 
     /// The `ping.path` of the php-fpm pools.
     path: Text else "required";
-    /// Their `pm.status_path`: how busy they are with the requests of others, asked with every ping.
+    /// Their `pm.status_path`, which reports the requests of other clients; read with every ping.
     status: Text -> String else "none";
     /// Time between two pings, and the longest time for an answer.
     every: Deadline -> Duration = "5s";
     /// Failures in a row that take a server out; a refused connection does at once.
     fail: Count(1, "a server cannot be out without a failure") -> u32 = 3;
-    /// Answers in a row that take it in again.
+    /// Successes in a row that bring it back.
     recover: Count(1, "a server cannot be back without an answer") -> u32 = 2;
 }
