@@ -1,4 +1,4 @@
-//! As ab: the same server is asked by the real one, and both texts are read as scripts read them.
+//! ab's mode, compared with the real ab on the same server: both texts are read as scripts read them.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -17,7 +17,7 @@ fn has_ab(test: &str) -> bool {
     there
 }
 
-/// Ours, by the name of ab.
+/// Runs haulier by the name of ab.
 fn ours(place: &Place, arguments: &[&str]) -> Ended {
     let name = place.path("ab");
     if !name.exists() {
@@ -50,7 +50,7 @@ fn both(arguments: &[&str], script: fn(usize) -> Vec<u8>) -> (Vec<String>, Vec<S
     (run(false), run(true))
 }
 
-/// Lines whose figures depend on the clock keep their words only.
+/// A line without its figures, if they depend on the clock.
 fn shape(line: &str) -> String {
     let timed = [
         "Time taken",
@@ -77,7 +77,7 @@ fn shape(line: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Doubts about the figures come with the figures.
+/// Lines without ab's doubts, which depend on the figures.
 fn shapes(lines: &[String]) -> Vec<String> {
     let is_doubt = |line: &&String| {
         line.starts_with("WARNING: ")
@@ -165,7 +165,7 @@ fn a_posted_file_reads_like_abs_and_arrives_whole() {
 }
 
 #[test]
-fn the_figures_scripts_take_out_of_it_are_there_and_fit_together() {
+fn the_figures_that_scripts_read_are_consistent() {
     let place = Place::new();
     let server = Server::start(|_| Does::Answer(page("hello")));
     let ended = ours(&place, &["-k", "-n", "200", "-c", "5", &server.url("/")]);
@@ -203,7 +203,7 @@ fn its_html_is_a_table() {
     );
 }
 
-/// What both say and how they end, against a server that goes wrong after three answers.
+/// Compares output and exit code of both, against a server that fails after three answers.
 #[track_caller]
 fn assert_ends_alike(arguments: &[&str], does: fn() -> Does) {
     let place = Place::new();
@@ -247,8 +247,8 @@ fn assert_ends_alike(arguments: &[&str], does: fn() -> Does) {
 }
 
 #[test]
-fn a_broken_socket_ends_it_as_it_ends_ab() {
-    if has_ab("a_broken_socket_ends_it_as_it_ends_ab") {
+fn a_socket_error_ends_the_run_as_in_ab() {
+    if has_ab("a_socket_error_ends_the_run_as_in_ab") {
         assert_ends_alike(&[], || Does::Reset);
         assert_ends_alike(&["-r"], || Does::Reset);
         assert_ends_alike(&["-r", "-v", "1"], || Does::Reset);
@@ -267,8 +267,8 @@ fn a_broken_socket_ends_it_as_it_ends_ab() {
 }
 
 #[test]
-fn what_v_shows_is_what_ab_shows() {
-    if has_ab("what_v_shows_is_what_ab_shows") {
+fn verbose_output_is_that_of_ab() {
+    if has_ab("verbose_output_is_that_of_ab") {
         for level in ["1", "2", "3", "4"] {
             assert_ends_alike(&["-v", level], || Does::Answer(page("hello")));
             assert_ends_alike(&["-v", level], || {

@@ -1,4 +1,4 @@
-//! Several targets: the order, the words, the same work.
+//! Several targets: their order, verdicts, and the same work.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ fn equal_servers_show_no_difference_and_a_slower_one_does() {
 }
 
 #[test]
-fn the_text_says_which_is_slower_and_how_sure_that_is() {
+fn the_text_names_the_slower_target_with_an_interval() {
     let (fast, slow) = (waiting(2), waiting(20));
     let ended = Place::new().bench(
         &[
@@ -78,7 +78,7 @@ fn the_text_says_which_is_slower_and_how_sure_that_is() {
 }
 
 #[test]
-fn slices_stand_in_mirrored_blocks_and_the_start_value_repeats_them() {
+fn slices_are_in_mirrored_order_and_the_seed_repeats_it() {
     let (base, other) = (waiting(1), waiting(1));
     let order = |seed: &str| {
         let run = compare(&base, &other, &[&SHORT[..], &["--seed", seed]].concat());
@@ -105,7 +105,7 @@ fn slices_stand_in_mirrored_blocks_and_the_start_value_repeats_them() {
 }
 
 #[test]
-fn different_work_is_said_before_anything_else() {
+fn different_work_is_the_first_thing_reported() {
     let page_of = |body: &'static str| Server::start(move |_| Does::Answer(page(body)));
     let run = compare(&page_of("one"), &page_of("other"), &SHORT);
     assert!(
@@ -125,7 +125,7 @@ fn different_work_is_said_before_anything_else() {
 }
 
 #[test]
-fn a_control_of_the_machine_gives_its_noise_floor() {
+fn a_target_against_itself_gives_the_noise_floor() {
     let (base, other) = (waiting(4), waiting(4));
     let run = compare(&base, &other, &[&SHORT[..], &["--aa"]].concat());
     assert_eq!(run["noise"]["target"], 0);
@@ -174,7 +174,7 @@ fn a_list_of_connections_makes_a_table_with_a_line_for_each() {
 }
 
 #[test]
-fn a_ladder_climbs_in_tenths_of_what_the_slower_one_can() {
+fn a_ladder_has_tenths_of_the_slower_targets_rate() {
     let (base, other) = (waiting(5), waiting(10));
     let run = compare(
         &base,

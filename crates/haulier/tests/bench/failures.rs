@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::program::Place;
 use crate::scripted::{Asked, Does, Server, page, with_status};
 
-/// The first two requests look at the answer; what goes wrong comes later.
+/// Fails after the two requests before the run.
 const LOOKS: usize = 2;
 
 fn later(asked: &Asked, does: impl Fn() -> Does) -> Does {
@@ -16,7 +16,7 @@ fn later(asked: &Asked, does: impl Fn() -> Does) -> Does {
     }
 }
 
-/// Failures of a run against a server that goes wrong after the first looks.
+/// Failures of a run against a server that fails after the requests before the run.
 #[track_caller]
 fn failures(arguments: &[&str], does: impl Fn() -> Does + Send + Sync + 'static) -> Value {
     let server = Server::start(move |asked| later(asked, &does));
@@ -50,7 +50,7 @@ fn chunked_bodies_without_an_end() {
 }
 
 #[test]
-fn what_is_not_http() {
+fn answers_that_are_not_http() {
     assert_only(
         &failures(&[], || Does::AnswerAndClose(b"SSH-2.0-OpenSSH_9.2\r\n\r\n".to_vec())),
         "protocol",
@@ -80,7 +80,7 @@ fn answers_that_never_end() {
 }
 
 #[test]
-fn lengths_where_they_must_be_equal() {
+fn different_lengths_with_strict_lengths() {
     let server = Server::start(|asked| Does::Answer(page(if asked.number == LOOKS { "first" } else { "longer" })));
     let total = Place::new().total(&["-n", "7", "-c", "1", "--strict-length", &server.url("/")]);
     assert_only(&total["failures"], "length");
@@ -89,7 +89,7 @@ fn lengths_where_they_must_be_equal() {
 }
 
 #[test]
-fn another_body_where_the_server_said_it_does_not_change() {
+fn another_body_with_the_same_validator() {
     let server = Server::start(|asked| {
         let body = if asked.number < LOOKS { "right" } else { "wrong" };
         Does::Answer(with_status("200 OK", "ETag: \"1\"\r\n", body))
@@ -124,7 +124,7 @@ fn a_server_that_is_gone() {
 }
 
 #[test]
-fn tls_where_there_is_none() {
+fn tls_on_a_plain_port() {
     let server = Server::start(|_| Does::Answer(page("plain")));
     let url = server.url("/").replace("http:", "https:");
     let ended = Place::new().bench(&["-n", "3", "--timeout", "5s", &url]);
@@ -133,7 +133,7 @@ fn tls_where_there_is_none() {
 }
 
 #[test]
-fn the_first_failure_ends_a_run_that_is_told_so() {
+fn the_first_failure_ends_a_run_with_stop_on_error() {
     let server = Server::start(|asked| later(asked, || Does::Reset));
     let ended = Place::new().bench(&["-n", "1000", "-c", "1", "--stop-on-error", &server.url("/")]);
     assert_eq!(ended.code, Some(1), "{ended:?}");

@@ -1,4 +1,4 @@
-//! What a run leaves, and how it ends.
+//! Files of a run, and its exit codes.
 
 use std::fs;
 use std::process::Command;
@@ -95,7 +95,7 @@ fn the_workers_of_php_are_watched_by_their_page() {
 }
 
 #[test]
-fn workers_that_nobody_saw_are_not_told_as_none() {
+fn workers_without_a_sample_are_not_reported_as_zero() {
     // Busy in all, but never when somebody looks.
     let metrics = Server::start(|asked| {
         let seconds = asked.number as f64 * 0.5;
@@ -118,7 +118,7 @@ fn workers_that_nobody_saw_are_not_told_as_none() {
 }
 
 #[test]
-fn an_interrupted_run_tells_what_it_has() {
+fn an_interrupted_run_reports_its_result_so_far() {
     let server = Server::start(|_| after(Duration::from_millis(1), "x"));
     let place = Place::new();
     let child = place
@@ -138,7 +138,7 @@ fn an_interrupted_run_tells_what_it_has() {
     assert!(text.contains("requests/s"), "{text}");
 }
 
-/// With few descriptors the load is spread over processes that have as many each.
+/// With few descriptors, the load is spread over processes with as many each.
 #[test]
 fn more_connections_than_descriptors_are_spread_over_processes() {
     let server = Server::start(|_| Does::Answer(page("x")));

@@ -1,4 +1,4 @@
-//! HTTP/2: streams, what goes wrong with them, and real servers.
+//! HTTP/2: streams, their failures, and real servers.
 
 use std::fs;
 use std::path::Path;
@@ -13,11 +13,11 @@ use crate::http2_peer::{Asked, Does, Peer, page};
 use crate::ports::free_port;
 use crate::program::{Place, end};
 
-/// The first two requests look at the answer; what goes wrong comes later.
+/// Fails after the two requests before the run.
 const LOOKS: usize = 2;
 
 #[test]
-fn as_many_requests_as_asked_by_so_many_streams() {
+fn the_number_of_requests_and_streams_is_exact() {
     let peer = Peer::start(|_| page("hello"));
     let run = Place::new().measure(&[
         "--http",
@@ -100,7 +100,7 @@ fn answers_without_a_body_are_answers() {
     );
 }
 
-/// Failures of six requests against a peer that goes wrong after the first looks.
+/// Failures of six requests against a peer that fails after the requests before the run.
 #[track_caller]
 fn assert_only(class: &str, arguments: &[&str], does: impl Fn(&Asked) -> Does + Send + Sync + 'static) {
     let peer = Peer::start(move |asked| {
@@ -136,7 +136,7 @@ fn a_connection_that_breaks_fails_the_requests_on_it() {
     assert_only("short_body", &["--streams", "1"], |_| Does::Close);
 }
 
-/// As nginx does after `keepalive_requests`.
+/// The peer sends GOAWAY, like nginx after `keepalive_requests`.
 #[test]
 fn a_server_that_takes_no_more_streams_is_asked_on_another_connection() {
     let peer = Peer::start(|asked| if asked.number % 7 == 6 { Does::Last } else { page("x") });
@@ -188,7 +188,7 @@ fn an_open_loop_keeps_its_rate_by_streams() {
 }
 
 #[test]
-fn lists_of_addresses_are_asked_by_streams_too() {
+fn lists_of_addresses_are_requested_by_streams_too() {
     let peer = Peer::start(|asked| page(&asked.target));
     let place = Place::new();
     let list = place.write("urls", "/a\nHEAD /b\n/c?{1..3}\n");
@@ -202,7 +202,7 @@ fn lists_of_addresses_are_asked_by_streams_too() {
 }
 
 #[test]
-fn what_does_not_go_together_is_said() {
+fn arguments_that_exclude_each_other_are_refused() {
     for (arguments, words) in [
         (
             &["--streams", "3", "--http", "1", "http://a/"][..],
@@ -226,7 +226,7 @@ fn what_does_not_go_together_is_said() {
 }
 
 #[test]
-fn the_first_exchange_is_shown_in_words() {
+fn the_first_exchange_is_shown_as_text() {
     let peer = Peer::start(|_| page("hello"));
     let ended = Place::new().bench(&["--http", "2", "-v", "4", "-n", "3", "-c", "1", &peer.url("/x")]);
     for words in [
@@ -295,9 +295,9 @@ fn assert_good(total: &Value, requests: u64) {
     );
 }
 
-/// It takes 1,000 requests on a connection and says so.
+/// nginx sends GOAWAY after 1,000 requests on a connection.
 #[test]
-fn nginx_answers_every_stream_and_its_goodbyes_are_no_failures() {
+fn nginx_answers_every_stream_and_its_goaway_is_no_failure() {
     let (place, port) = (Place::new(), free_port());
     let _server = nginx(&place, port, "http2", "");
     let url = format!("http://127.0.0.1:{port}/");
@@ -307,7 +307,7 @@ fn nginx_answers_every_stream_and_its_goodbyes_are_no_failures() {
 }
 
 #[test]
-fn tls_agrees_on_it_or_the_target_is_refused() {
+fn a_target_that_does_not_agree_on_http2_is_refused() {
     let (place, port) = (Place::new(), free_port());
     let (certificate, key) = (place.path("cert.pem"), place.path("key.pem"));
     let made = end(Command::new("openssl")
@@ -340,9 +340,9 @@ fn tls_agrees_on_it_or_the_target_is_refused() {
     assert!(ended.stderr.contains("does not answer"), "{}", ended.stderr);
 }
 
-/// It takes 1,000 requests on a connection; the fastest of three may come to that.
+/// haulier takes 1,000 requests on a connection; the fastest of three may reach that.
 #[test]
-fn our_own_server_answers_as_many_as_were_asked() {
+fn haulier_answers_every_request() {
     let (place, port) = (Place::new(), free_port());
     fs::create_dir(place.path("root")).expect("ours");
     place.write("root/page.txt", "hello, world");

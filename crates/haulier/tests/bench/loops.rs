@@ -8,7 +8,7 @@ use crate::program::{Place, percentile};
 use crate::scripted::{Does, Server, after, freezing, page};
 
 #[test]
-fn as_many_requests_as_asked_on_as_many_connections() {
+fn the_number_of_requests_and_connections_is_exact() {
     let server = Server::start(|_| Does::Answer(page("x")));
     let total = Place::new().total(&["-n", "101", "-c", "7", &server.url("/")]);
     assert_eq!(
@@ -38,7 +38,7 @@ fn without_keep_alive_every_request_has_its_connection() {
 }
 
 #[test]
-fn a_server_that_closes_is_asked_again_on_a_new_connection() {
+fn a_request_to_a_server_that_closes_is_repeated_on_a_new_connection() {
     let server = Server::start(|asked| {
         let answer = b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 1\r\n\r\nx".to_vec();
         if asked.number % 3 == 2 {
@@ -80,7 +80,7 @@ fn a_timed_run_ends_in_time() {
     assert!(total["requests"].as_u64().expect("a count") > 2, "{total}");
 }
 
-/// The server is away for a second of every five. A closed loop asks nothing meanwhile and shows milliseconds.
+/// The server freezes for a second of every five. A closed loop sends nothing meanwhile and shows milliseconds.
 #[test]
 fn an_open_loop_sees_the_freeze_that_a_closed_loop_hides() {
     // A machine that stalls by itself shows that to both; then there is nothing to compare.
@@ -162,7 +162,7 @@ fn a_rate_that_cannot_be_reached_is_named() {
     assert!(run["points"][0]["total"]["waited_for_connection"].as_u64() > Some(0));
 }
 
-/// A server that answers at once, but is away between two moments of a run; the two looks before it do not count.
+/// A server that answers at once, but freezes between two moments of a run. The two requests before it do not count.
 fn away(from: Duration, to: Duration) -> Server {
     let begun = OnceLock::new();
     Server::start(move |asked| {
@@ -176,10 +176,10 @@ fn away(from: Duration, to: Duration) -> Server {
     })
 }
 
-/// The server is away when the slice ends. What was due meanwhile found no connection: it is asked all the same, its
-/// wait is seen, and what came so late is in no rate.
+/// The server is frozen when the slice ends. Requests that were due meanwhile found no connection. They are sent
+/// nevertheless, their wait is in the latency, and they count in no rate.
 #[test]
-fn what_was_due_before_the_end_is_asked_and_waited_for_behind_it() {
+fn requests_due_before_the_end_are_sent_and_waited_for_after_it() {
     let server = away(Duration::from_millis(1500), Duration::from_millis(2500));
     let total = Place::new().total(&[
         "--rate",
@@ -208,7 +208,7 @@ fn what_was_due_before_the_end_is_asked_and_waited_for_behind_it() {
 }
 
 #[test]
-fn what_is_never_answered_is_counted_and_named() {
+fn unanswered_requests_are_counted() {
     let server = away(Duration::from_millis(500), Duration::from_secs(60));
     let run = Place::new().measure(&[
         "--rate",
@@ -249,7 +249,7 @@ fn a_rate_of_new_connections_opens_one_for_each_request() {
 }
 
 #[test]
-fn slow_readers_take_their_time_and_slow_senders_too() {
+fn slow_readers_and_slow_senders_keep_their_rate() {
     let server = Server::start(|_| Does::Answer(page(&"x".repeat(40_000))));
     let read = Place::new().total(&["-n", "2", "-c", "2", "--read", "80KB/s", &server.url("/")]);
     assert_eq!(

@@ -1,6 +1,6 @@
-//! `haulier bench`, the real binary, against servers that do what the test says, and beside the real ab.
+//! `haulier bench`, the real binary, against scripted servers, and compared with the real ab.
 //!
-//! What is checked is what was counted and what was said of it; how fast this machine is, is nobody's business here.
+//! Counts and texts are checked, but no speed, which depends on the machine.
 
 mod ab;
 mod comparing;

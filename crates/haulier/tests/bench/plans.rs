@@ -1,4 +1,4 @@
-//! `haulier bench run`: plans with real servers, and what becomes of them.
+//! `haulier bench run`: plans with real servers.
 
 use std::fs;
 use std::path::Path;
@@ -138,7 +138,7 @@ fn a_plan_starts_measures_and_ends_its_servers() {
 }
 
 #[test]
-fn only_the_parts_that_are_wanted_run() {
+fn only_the_wanted_parts_run() {
     let place = place();
     let ended = run(&place, &["--only", "SCRIPT", "-o", "book.json"]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
@@ -165,7 +165,7 @@ fn a_text_that_is_a_title_means_that_part_alone() {
 }
 
 #[test]
-fn what_is_not_measured_again_is_kept_and_goals_are_judged() {
+fn parts_that_are_not_measured_again_are_kept_and_goals_are_judged() {
     let place = place();
     let table = "flags = \"-n 20 -c 2 --warmup 0\"\nbody = \"@PLAN@/small.html\"\nshow = [\"requests/s\", \"failed\"]\n\
                  goals = [\"failed <= 0\", \"requests/s >= 1_000_000_000\"]\n#";
@@ -208,7 +208,7 @@ fn what_is_not_measured_again_is_kept_and_goals_are_judged() {
 }
 
 #[test]
-fn what_cannot_be_measured_is_told_and_the_rest_still_is() {
+fn a_part_that_cannot_be_measured_is_reported_and_the_others_are_measured() {
     let place = place();
     let failing = PLAN
         .replace("sh '@PLAN@/script.sh'", "sh -c 'echo the reason >&2; exit 3'")

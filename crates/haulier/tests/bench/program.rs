@@ -1,4 +1,4 @@
-//! Runs `haulier bench` and reads the document it leaves.
+//! Runs `haulier bench` and reads its JSON document.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -6,12 +6,12 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A directory for what a run leaves.
+/// A directory for the files of a run.
 pub(crate) struct Place {
     directory: TempDir,
 }
 
-/// How it ended.
+/// Exit code and output of a run.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,

@@ -1,4 +1,4 @@
-//! `haulier bench report`, from what real runs stored.
+//! `haulier bench report`, from stored runs.
 
 use std::fs;
 use std::time::Duration;
@@ -50,7 +50,7 @@ fn a_stored_run_becomes_a_page_and_the_page_is_a_stored_run() {
 }
 
 #[test]
-fn without_a_file_to_write_it_speaks_to_the_terminal() {
+fn without_an_output_file_the_report_is_printed() {
     let place = Place::new();
     store(&place, "run");
     let text = report(&place, &["run.json"]).stdout;
@@ -79,7 +79,7 @@ fn cells<'t>(text: &'t str, name: &str, between: &str) -> Vec<&'t str> {
 }
 
 #[test]
-fn terminal_and_report_say_the_same_of_a_run() {
+fn terminal_and_report_have_the_same_figures() {
     let place = Place::new();
     // The first slice is slower than the others: a median over slices and all of them together differ.
     let server = || Server::start(|asked| after(Duration::from_millis(if asked.number < 20 { 15 } else { 2 }), "x"));
@@ -108,7 +108,7 @@ fn terminal_and_report_say_the_same_of_a_run() {
 }
 
 #[test]
-fn requests_over_time_are_a_second_however_short_a_slice_is() {
+fn requests_over_time_are_per_second_in_short_slices() {
     let run = store(&Place::new(), "run");
     for point in run["points"].as_array().expect("points") {
         let (timeline, slices) = (&point["total"]["timeline"], point["slices"].as_array().expect("slices"));
@@ -124,7 +124,7 @@ fn requests_over_time_are_a_second_however_short_a_slice_is() {
 }
 
 #[test]
-fn two_runs_are_laid_beside_each_other_and_the_page_says_what_that_is_worth() {
+fn two_runs_are_merged_and_the_page_warns_that_they_were_not_interleaved() {
     let place = Place::new();
     store(&place, "monday");
     store(&place, "tuesday");
@@ -156,7 +156,7 @@ fn two_runs_are_laid_beside_each_other_and_the_page_says_what_that_is_worth() {
 }
 
 #[test]
-fn a_comparison_writes_its_report_where_nobody_says_otherwise() {
+fn a_comparison_writes_its_report_by_default() {
     let place = Place::new();
     let server = Server::start(|_| Does::Answer(page("x")));
     let targets = [format!("A={}", server.url("/a")), format!("B={}", server.url("/b"))];
@@ -168,7 +168,7 @@ fn a_comparison_writes_its_report_where_nobody_says_otherwise() {
 }
 
 #[test]
-fn what_is_no_run_is_refused_with_its_name() {
+fn a_file_without_a_run_is_refused_by_name() {
     let place = Place::new();
     place.write("other.json", "{\"a\": 1}");
     place.write("other.html", "<p>hello</p>");

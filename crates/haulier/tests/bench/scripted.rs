@@ -1,4 +1,4 @@
-//! Servers that do what the test says, byte for byte.
+//! Servers that a test scripts byte for byte.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -19,9 +19,9 @@ pub(crate) struct Asked {
     pub(crate) number: usize,
 }
 
-/// What a server does about a request.
+/// Reaction of a server to a request.
 pub(crate) enum Does {
-    /// Sends this and goes on.
+    /// Sends this and continues.
     Answer(Vec<u8>),
     /// Sends this and closes.
     AnswerAndClose(Vec<u8>),
@@ -79,7 +79,7 @@ impl Server {
         self.seen.connections.load(Ordering::Relaxed)
     }
 
-    /// Takes no more connections; those that stand go on.
+    /// Accepts no more connections, and keeps those that are open.
     pub(crate) fn stop(&self) {
         self.seen.stopped.store(true, Ordering::Relaxed);
         let _ = TcpStream::connect(self.address);
@@ -127,7 +127,7 @@ fn serve(stream: &TcpStream, seen: &Seen, script: &Script) {
     }
 }
 
-/// Most requests are remembered: enough to look at, not a memory test of ours.
+/// Most requests that are remembered.
 const REMEMBERED: usize = 5000;
 
 fn read_request(lines: &mut impl BufRead, seen: &Seen) -> Option<Asked> {
@@ -161,7 +161,7 @@ fn read_request(lines: &mut impl BufRead, seen: &Seen) -> Option<Asked> {
     Some(asked)
 }
 
-/// A whole good answer; it says that it keeps the connection, which HTTP/1.0 must be told.
+/// A complete good answer. It announces keep-alive, for HTTP/1.0.
 pub(crate) fn page(body: &str) -> Vec<u8> {
     with_status("200 OK", "", body)
 }
@@ -178,7 +178,7 @@ pub(crate) fn after(time: Duration, body: &str) -> Does {
     Does::Answer(page(body))
 }
 
-/// Answers in 20 ms, but is frozen for a second of every five.
+/// Answers in 20 ms, but freezes for a second of every five.
 pub(crate) fn freezing() -> Server {
     const PERIOD: Duration = Duration::from_secs(5);
     const FROZEN: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! Every kind of target, and every way to say what is asked.
+//! Every kind of target and of request.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -53,7 +53,7 @@ fn a_fastcgi_server_without_a_web_server() {
 }
 
 #[test]
-fn php_itself_by_fastcgi() {
+fn php_by_fastcgi() {
     let Some(php) = [
         "/usr/bin/php-cgi",
         "/usr/bin/php-cgi8.2",
@@ -96,7 +96,7 @@ fn php_itself_by_fastcgi() {
 }
 
 #[test]
-fn tls_with_any_certificate_and_with_none_of_ours() {
+fn tls_with_an_unknown_certificate_needs_insecure() {
     let place = Place::new();
     let (certificate, key) = (place.path("cert.pem"), place.path("key.pem"));
     let made = end(Command::new("openssl")
@@ -169,7 +169,7 @@ fn tls_with_any_certificate_and_with_none_of_ours() {
 }
 
 #[test]
-fn a_proxy_is_asked_for_the_whole_address() {
+fn a_proxy_gets_the_absolute_form() {
     let proxy = Server::start(|_| Does::Answer(page("by proxy")));
     let address = proxy.address.to_string();
     let total = Place::new().total(&[
@@ -222,7 +222,7 @@ fn fields_cookies_credentials_and_methods_are_sent() {
 }
 
 #[test]
-fn a_list_of_addresses_is_asked_in_turns() {
+fn a_list_of_addresses_is_requested_in_order() {
     let server = Server::start(|_| Does::Answer(page("x")));
     let place = Place::new();
     let list = place.write("urls", "/a\n/b?c=d\n# not this\nHEAD /e\n");
@@ -242,7 +242,7 @@ fn a_list_of_addresses_is_asked_in_turns() {
 }
 
 #[test]
-fn an_access_log_is_asked_again_faster() {
+fn an_access_log_is_replayed_faster() {
     let server = Server::start(|_| Does::Answer(page("x")));
     let place = Place::new();
     let line = |second: u32, path: &str| {
@@ -267,7 +267,7 @@ fn an_access_log_is_asked_again_faster() {
 }
 
 #[test]
-fn how_long_a_server_keeps_a_silent_connection_is_found_out() {
+fn the_time_of_a_silent_connection_is_measured() {
     let closing = Server::start(|asked| {
         let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx".to_vec();
         // The looks are kept apart: they close by themselves.
@@ -318,7 +318,7 @@ fn arguments_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn a_name_below_localhost_is_this_machine_and_an_unknown_one_is_named() {
+fn a_name_below_localhost_is_this_machine_and_an_unknown_one_is_reported() {
     let server = Server::start(|_| Does::Answer(page("x")));
     let url = server.url("/").replace("127.0.0.1", "shop.localhost");
     let total = Place::new().total(&["-n", "4", &url]);
