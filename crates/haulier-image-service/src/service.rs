@@ -22,6 +22,7 @@ use crate::clock::now;
 use crate::error::ServiceError;
 use crate::image::{FoundImage, HEAD, Image};
 use crate::info::ImageInfo;
+use crate::options::ServiceOptions;
 use crate::originals::Originals;
 use crate::render::{Observer, Renderer};
 use crate::request::{Original, VariantRequest};
@@ -52,8 +53,8 @@ pub struct Settings {
     pub background: Vec<Format>,
     /// Limits of one image.
     pub limits: Limits,
-    /// Most new variants of one original that are cached within a day; 0 is no limit.
-    pub variants: usize,
+    /// Options of the service.
+    pub options: ServiceOptions,
 }
 
 /// The images of one site.
@@ -109,7 +110,7 @@ impl ImageService {
             Arc::clone(&originals),
             Arc::clone(&settings.workers),
             settings.limits,
-            settings.variants,
+            settings.options.variants,
             Observer(Box::new(observer)),
         ));
         let background = match settings.background_workers {

@@ -124,7 +124,7 @@ impl Images {
             background_workers: self.background_workers(images)?,
             background: images.background.clone(),
             limits: images.settings.limits,
-            variants: images.variants,
+            options: images.options,
         };
         let service = ImageSite::new(images.settings.clone(), service).map_err(|source| ImagesError::Fallback {
             site: asked.site.clone(),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use haulier_http::Network;
 use haulier_image::{Defaults, Format, Limits, Transform};
+use haulier_image_service::ServiceRows;
 use haulier_settings::settings_table;
 
 const COMPATS: [(&str, Compat); 3] = [
@@ -83,8 +84,8 @@ settings_table! {
     widths: Counts(1, "every image has one pixel") else "any";
     /// Density and width that a browser says choose sizes the address leaves open; pages ask for them.
     client_hints: Flag -> bool = false;
-    /// New variants of an image that are kept within a day; more are made but kept nowhere. 0 keeps all.
-    variants: Count(0, "0 keeps all") = 64;
+    /// Settings that the image service takes as written.
+    service: Rows(ServiceRows);
     /// `[site.NAME.images.upload]`: who may upload, and how much.
     upload: Table(UploadTable) = {};
     /// Addresses and networks that get images; 403 for the others.

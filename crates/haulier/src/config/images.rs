@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use haulier_http::Network;
 use haulier_image::{AVIF_PIXELS_A_SECOND, Defaults, Format, FormatChoice, Limits, Request, Transform, native};
+use haulier_image_service::ServiceOptions;
 use haulier_server::{Compat, ImageSettings, ImagesTable};
 use haulier_settings::value::size;
 use haulier_settings::{Diagnostic, Placed, Report};
@@ -34,8 +35,8 @@ pub(crate) struct Images {
     pub(crate) caches: Vec<CachePlace>,
     /// The formats that are rendered in the background.
     pub(crate) background: Vec<Format>,
-    /// New variants of one original that are kept within a day; 0: all.
-    pub(crate) variants: usize,
+    /// Options of the service.
+    pub(crate) options: ServiceOptions,
     pub(crate) workers: usize,
     pub(crate) queue: usize,
     pub(crate) timeout: Duration,
@@ -117,7 +118,7 @@ pub(super) fn resolve(
         memory,
         caches,
         background: resolve_background(table.behind.as_deref(), report),
-        variants: to_usize(table.variants.get()),
+        options: ServiceOptions::from(&table.service),
         workers: table
             .workers
             .as_ref()
