@@ -50,7 +50,7 @@ settings_table! {
     /// `[site.NAME.maintenance]`
     pub struct MaintenanceTable = "site.NAME.maintenance" =>
 
-    /// How a site is closed for maintenance.
+    /// Closing of a site for maintenance.
     #[derive(Debug, Clone)]
     pub struct Maintenance {
         /// The site is closed while this file exists.
