@@ -10,6 +10,6 @@ settings_table! {
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct ServiceOptions {}
 
-    /// New variants of an image that are kept within a day; more are made but kept nowhere. 0 keeps all.
+    /// New variants of an image stored within a day; further ones are rendered but not stored. 0 stores all.
     variants: Count(0, "0 keeps all") -> usize = 64;
 }

@@ -25,23 +25,23 @@ settings_table! {
         explicit: [Option<u8>; 3] = [None; 3];
     }
 
-    /// What is dearer, time or bytes: `off`, `fast`, `balanced` or `small`; load lowers it.
+    /// Balance of time and bytes: `off`, `fast`, `balanced` or `small`; load lowers the level.
     level: Choice(CompressLevel, COMPRESS_LEVELS) -> CompressLevel = "balanced";
-    /// The codings that are used; size and load decide among those a client likes equally.
+    /// Codings in use; size and load decide between those a client ranks equally.
     algorithms: Texts = ["zstd", "br", "gzip"];
-    /// Shorter bodies are sent as they are.
+    /// Shorter bodies are sent uncoded.
     min_size: Size(0) -> u64 = "256B";
-    /// Media types that are compressed, such as `"text/*"` or `"*+json"`, in place of the list.
+    /// Media types to compress, such as `"text/*"` or `"*+json"`, in place of the built-in list.
     types: Texts else "a list of text types";
-    /// A fixed level for zstd, 1 to 19.
+    /// Fixed level of zstd, 1 to 19.
     zstd: Count(1, "level 1 is the fastest") else "by size and load";
-    /// A fixed level for brotli, 0 to 11.
+    /// Fixed level of brotli, 0 to 11.
     br: Count(0, "level 0 is the fastest") else "by size and load";
-    /// A fixed level for gzip, 1 to 12.
+    /// Fixed level of gzip, 1 to 12.
     gzip: Count(1, "level 1 is the fastest") else "by size and load";
-    /// Leave alone what sets a cookie and repeats a part of the query (BREACH).
+    /// Leaves responses uncoded that set a cookie and repeat a part of the query (BREACH).
     no_secrets: Flag -> bool = false;
-    /// Room for compressed copies of files below `spool_dir`; 0 keeps none.
+    /// Space for compressed copies of files below `spool_dir`; 0 keeps none.
     store: Size(0) = "256MiB";
 }
 
@@ -51,19 +51,19 @@ settings_table! {
 
     /// `off`, `fast`, `balanced` or `small`.
     level: Choice(CompressLevel, COMPRESS_LEVELS) else "as in `[compress]`";
-    /// The codings that are used.
+    /// Codings in use.
     algorithms: Texts else "as in `[compress]`";
-    /// Shorter bodies are sent as they are.
+    /// Shorter bodies are sent uncoded.
     min_size: Size(0) else "as in `[compress]`";
-    /// Media types that are compressed.
+    /// Media types to compress.
     types: Texts else "as in `[compress]`";
-    /// A fixed level for zstd, 1 to 19.
+    /// Fixed level of zstd, 1 to 19.
     zstd: Count(1, "level 1 is the fastest") else "as in `[compress]`";
-    /// A fixed level for brotli, 0 to 11.
+    /// Fixed level of brotli, 0 to 11.
     br: Count(0, "level 0 is the fastest") else "as in `[compress]`";
-    /// A fixed level for gzip, 1 to 12.
+    /// Fixed level of gzip, 1 to 12.
     gzip: Count(1, "level 1 is the fastest") else "as in `[compress]`";
-    /// Leave alone what sets a cookie and repeats a part of the query.
+    /// Leaves responses uncoded that set a cookie and repeat a part of the query.
     no_secrets: Flag else "as in `[compress]`";
 }
 

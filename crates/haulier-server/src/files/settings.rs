@@ -36,13 +36,13 @@ settings_table! {
         fallback: Option<String> = None;
     }
 
-    /// Pattern → how long clients keep it: `"1y immutable"`, `"10m"`, `"no-store"`.
+    /// Pattern → lifetime in clients: `"1y immutable"`, `"10m"`, `"no-store"`.
     cache: Pairs = {};
-    /// Entity tags of its files: `stat` of size and time, `content` of what is in them, `off` none.
+    /// Entity tags of its files: `stat` from size and time, `content` from the content, `off` none.
     etag: Choice(EntityTags, ENTITY_TAGS) -> EntityTags = "stat";
-    /// What its text files are written in, as their Content-Type says it; `off` names none.
+    /// Charset of its text files in Content-Type; `off` names none.
     charset: Text = "utf-8";
-    /// Patterns of paths nobody gets; 404.
+    /// Patterns of paths that are never served; 404.
     deny: Texts = [];
 }
 

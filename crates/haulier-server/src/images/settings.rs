@@ -1,4 +1,4 @@
-//! `[site.NAME.images]`, and the settings of the HTTP face of the image service.
+//! Settings of `[site.NAME.images]`, and those of responses with images.
 
 use std::path::PathBuf;
 
@@ -56,33 +56,33 @@ settings_table! {
         headers: Vec<(String, String)> = Vec::new();
     }
 
-    /// Where uploads are kept: a directory, `s3://bucket/prefix`, `gs://…` or `az://…`.
+    /// Store of uploads: a directory, `s3://bucket/prefix`, `gs://…` or `az://…`.
     store: Path else "none";
-    /// Folder of the document root whose images take the parameters too; `"."` is all of it.
+    /// Folder of the document root whose images take the parameters too; `"."` is the whole root.
     root: Text else "none";
     /// Caches, the nearest first: `memory:SIZE`, `disk:PATH:SIZE`, `memcached://HOST:PORT,…`, `redis://HOST:PORT`.
     cache: Texts = ["memory:128MiB"];
-    /// Whose clients work unchanged: `zimg`, `zimg_v1`, or `native`: statuses mean what they say.
+    /// Server whose clients work unchanged: `zimg`, `zimg_v1`, or `native`, with statuses by RFC 9110.
     compat: Choice(Compat, COMPATS) -> Compat = "native";
-    /// Format without `f`: a name, `none` for the original's, `auto` for the best the browser takes.
+    /// Format without `f`: a name, `none` for the original's, `auto` for the best that the browser accepts.
     format: Text else "`none`; `jpeg` for zimg";
-    /// What `f=auto` chooses from, the best first.
+    /// Formats for `f=auto`, the best first.
     formats: Texts = ["webp", "jpeg"];
-    /// Those of `formats` that are made behind the first answer, which has the next best.
+    /// Those of `formats` that are rendered in the background, after a response in the next best format.
     behind: Texts = ["avif"];
     /// Quality without `q`, 1 to 100; never above the original's.
     quality: Count(1, "1 is the coarsest") = 75;
-    /// Images may be made larger than they are.
+    /// Allows variants larger than the original.
     enlarge: Flag = true;
-    /// What of an original's metadata its variants have: `copyright` is who made it and whose it is.
+    /// Metadata of the original that variants keep: `copyright` is its author and owner.
     metadata: Choice(bool, METADATA) = "none";
-    /// Most pixels of an original, told from its header.
+    /// Most pixels of an original, by its header.
     max_pixels: Count(1, "every image has one") else "40000000; 50000000 without `store`";
     /// Longest side of a variant, pixels.
     max_side: Count(1, "every image has one pixel") = 4096;
-    /// The sizes there are, such as `[320, 640, 1280]`: what is asked for becomes the next larger one, its ratio stays.
+    /// Allowed sizes, such as `[320, 640, 1280]`: a request gets the next larger one with its own ratio.
     widths: Counts(1, "every image has one pixel") else "any";
-    /// Density and width that a browser says choose sizes the address leaves open; pages ask for them.
+    /// Client hints for density and width choose sizes that the address leaves open; pages request them.
     client_hints: Flag -> bool = false;
     /// Settings that the image service takes as written.
     service: Rows(ServiceRows);
@@ -92,19 +92,19 @@ settings_table! {
     download: Texts else "everybody";
     /// Addresses and networks for which zimg's `/admin` deletes.
     admin: Texts = [];
-    /// What `DELETE /<id>` has to show as `Authorization: Bearer …`; without it nothing is deleted.
+    /// Token for `DELETE /<id>`, sent as `Authorization: Bearer …`; without it nothing is deleted.
     token: Text else "none";
     /// Name → query: `thumb = "w=100&h=100"` is `?t=thumb`.
     presets: Pairs = {};
-    /// Nothing but presets is made; 403 for the rest.
+    /// Allows presets only; 403 for others.
     only_presets: Flag -> bool = false;
     /// Key of signed addresses, or a list of keys while one is replaced; presets need no signature.
     sign: TextOrTexts else "none";
-    /// File of an image that stands in for one that is missing.
+    /// Image file to send in place of a missing one.
     fallback: Path else "none";
-    /// Processes that make variants.
+    /// Processes that render variants.
     workers: Count(1, "somebody has to do the work") else "the processors we may use";
-    /// Variants that may wait for one; 503 beyond.
+    /// Variants that may wait for a process; 503 beyond.
     queue: Count(0, "0 lets nobody wait") = 64;
     /// Longest time for one variant.
     timeout: Deadline = "5s";

@@ -38,7 +38,7 @@ settings_table! {
 
     /// Longest request body; 413 beyond.
     body: Size(0) else "PHP's post_max_size, else \"8MiB\"";
-    /// What all request bodies together may take in `spool_dir`; 503 beyond.
+    /// Most bytes of all request bodies together in `spool_dir`; 503 beyond.
     body_spool: Size(0) else "\"4GiB\", or twice the largest `body`";
     /// Longest request head; 431 beyond.
     header: Size(LEAST_HEADER) -> usize = "32KiB";
@@ -48,30 +48,29 @@ settings_table! {
     head_timeout: Deadline -> Duration = "10s";
     /// Longest time without a byte of the request body.
     body_timeout: Deadline -> Duration = "15s";
-    /// How long an idle connection is kept.
+    /// Longest idle time of a connection.
     idle_timeout: Deadline -> Duration = "15s";
     /// Longest time without progress while sending.
     send_timeout: Deadline -> Duration = "30s";
-    /// Bytes a second a client must take of what waits for it, averaged over a minute; 0 is no limit.
+    /// Least rate in bytes a second at which a client must read, averaged over a minute; 0 is no limit.
     min_send_rate: Count(0, "0 is no limit") -> u64 = 100;
-    /// Requests a connection may carry; 1 turns keep-alive off.
+    /// Requests on one connection; 1 turns keep-alive off.
     keepalive_requests: Count(1, "a connection carries at least one request") -> u32 = 1000;
-    /// Most open connections; idle ones are closed for new ones, and where none is idle those wait in the kernel.
+    /// Most open connections. Idle ones are closed for new ones; if none is idle, new ones wait in the kernel.
     connections: Count(1, "nobody could connect") else "what the descriptor limit allows";
-    /// Most open connections of one client address (IPv6: of a /64); 0 is no limit. Unless it is written, loopback is
+    /// Most open connections of one client address (IPv6: of a /64); 0 is no limit. Without this setting loopback is
     /// exempt.
     connections_per_ip: Count(0, "0 is no limit") -> u32 = 512;
-    /// Requests of one client address, over all sites that do not say their own: `"20/s"`, `"100/m burst 20"`; 429
-    /// beyond.
+    /// Requests of one client address over all sites without their own limit: `"20/s"`, `"100/m burst 20"`; 429 beyond.
     requests_per_ip: Rate else "none";
-    /// Streams an HTTP/2 connection may have open; a further one is refused.
+    /// Most open streams of an HTTP/2 connection; further ones are refused.
     h2_streams: Count(1, "nothing could be asked for") -> u32 = 100;
-    /// Bytes of a request body an HTTP/2 stream may have under way unread.
+    /// Bytes of a request body that an HTTP/2 stream may send unread.
     h2_stream_window: Size(LEAST_STREAM_WINDOW) -> u32 = "64KiB";
     /// The same for all streams of a connection together.
     h2_connection_window: Size(LEAST_CONNECTION_WINDOW) -> u32 = "1MiB";
-    /// Streams of an HTTP/2 connection that may be reset in a minute; more ends it.
+    /// Resets of HTTP/2 streams in a minute; more of them end the connection.
     h2_resets: Count(1, "browsers give up streams now and then") -> u32 = 200;
-    /// Frames in a minute that carry nothing; more ends the HTTP/2 connection.
+    /// Frames without content in a minute; more of them end the HTTP/2 connection.
     h2_control_frames: Count(16, "clients begin with some") -> u32 = 1000;
 }

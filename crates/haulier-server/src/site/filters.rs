@@ -63,11 +63,11 @@ settings_table! {
 
     /// While this file exists the site answers 503 with Retry-After.
     file: Path else "required";
-    /// Page in the document root that is shown then.
+    /// Page in the document root to show meanwhile.
     page: Text else "a short page";
     /// Addresses and networks for which the site stays open.
     allow: Texts = [];
-    /// When clients are told to come back.
+    /// Time after which clients should retry.
     retry_after: Deadline -> Duration = "5m";
 }
 

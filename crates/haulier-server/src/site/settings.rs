@@ -58,15 +58,15 @@ settings_table! {
         log: Option<AccessLog> = None;
     }
 
-    /// The one of `hosts` clients are sent to, or its whole origin: `"https://example.com"`.
+    /// One of `hosts`, to which clients are redirected, or its whole origin: `"https://example.com"`.
     canonical: Text else "none";
-    /// Extensions of its scripts. What else looks like PHP neither runs nor leaves as a file.
+    /// Extensions of its scripts. Other files that look like PHP are neither run nor sent.
     script_extensions: Texts = [".php"];
     /// Field lines set on every response.
     headers: Pairs = {};
     /// Path → path or URL, such as `"/old/*" = "/new/*"`, or `"302 /new"`.
     redirects: Pairs = {};
-    /// Path → path that answers unseen, such as `"/wiki/*" = "/index.php?title=*"`.
+    /// Path → path that answers without a redirect, such as `"/wiki/*" = "/index.php?title=*"`.
     rewrites: Pairs = {};
     /// Status → page in the document root, a file or a script: `404 = "/404.html"`.
     errors: Pairs = {};
@@ -105,12 +105,12 @@ settings_table! {
     types: Texts else "none";
     /// The same by extension of the path, or of the name in Content-Disposition.
     extensions: Texts else "none";
-    /// Shorter bodies are left alone.
+    /// Shorter bodies are not taken.
     min_size: Size(0) = "64KiB";
-    /// What long bodies of the site may take in memory, most of it in pipes of the kernel, before they go to
-    /// `spool_dir`; `"0B"` for none.
+    /// Most bytes of long bodies of the site in memory, mostly in kernel pipes, before they go to `spool_dir`; `"0B"`
+    /// for none.
     memory: Size(0) -> u64 = "128MiB";
-    /// What all bodies of the site may take in `spool_dir`; beyond it PHP waits for its clients.
+    /// Most bytes of all bodies of the site in `spool_dir`; beyond it PHP waits for its clients.
     disk as "spool": Size(0) -> u64 = "2GiB";
 }
 
@@ -153,21 +153,21 @@ settings_table! {
         rate: Option<Arc<RateLimiter>> = None;
     }
 
-    /// The paths it is for, as a pattern.
+    /// Pattern of its paths.
     path: Text else "required";
     /// The pool that runs PHP for them.
     pool: Text else "that of the site";
-    /// Another project for `/prefix/*`; its paths begin behind the prefix.
+    /// Another project for `/prefix/*`; its paths begin after the prefix.
     root: Path else "that of the site";
-    /// What that project is.
+    /// Application of that project.
     app: Text else "found, as for a site";
-    /// Its front controller, or its page for what is no file.
+    /// Its front controller, or its page for missing files.
     front: Text else "as `app` says";
-    /// Nobody gets these paths; 404.
+    /// Denies these paths to all clients; 404.
     deny: Flag -> bool = false;
-    /// Addresses and networks that get them; 403 for the others.
+    /// Addresses and networks that may request them; 403 for others.
     allow: Texts else "everybody";
-    /// File of names and passwords as `htpasswd` writes it; `"off"` where a wider route has one.
+    /// Password file in the format of `htpasswd`; `"off"` if a wider route has one.
     basic_auth: Path else "none";
     /// Requests of one client address to these paths: `"5/m"`; 429 beyond.
     rate: Rate else "none";
