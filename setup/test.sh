@@ -7,6 +7,7 @@ cd "$(dirname "$0")/.."
 find_php
 
 want "PHP, supervised and as a pool of its own" "$php-cgi" "$php-fpm" "$php-cli"
+want "headers of that PHP, for haulier's own workers inside it" "$php-dev"
 want "extensions the applications ask for" "$php-curl" "$php-gd" "$php-intl" "$php-mbstring" "$php-sqlite3" "$php-xml"
 want "applications the tests serve" dokuwiki mediawiki phpsysinfo shaarli fonts-fork-awesome
 want "parts of the Symfony page the tests serve" php-symfony-framework-bundle php-symfony-twig-bundle \

@@ -49,8 +49,9 @@ pub use response::Response;
 pub use running::RunningRequest;
 pub use rustix::process::Resource;
 pub use settings::{
-    Balance, External, ExternalRows, Health, HealthTable, PoolKind, PoolRows, PoolSettings, Recycle, RecycleTable,
-    Rlimit, RlimitsTable, Shrink, Slow, SlowTable, Supervised, SupervisedRows, User, WorkersTable,
+    Balance, Embedded, External, ExternalRows, Health, HealthTable, PoolKind, PoolRows, PoolSettings, Recycle,
+    RecycleTable, Rlimit, RlimitsTable, Shrink, Slow, SlowTable, Supervised, SupervisedRows, User, WorkersTable,
 };
 pub use spawner::Spawner;
 pub use status::{PoolStatus, WorkerActivity, WorkerStatus};
+pub use supervised::extension::versions as embedded_versions;

@@ -155,6 +155,8 @@ settings_table! {
     pub struct Supervised {
         /// The php-cgi program.
         php: PathBuf = "php-cgi".into();
+        /// Workers of our own inside this PHP; `None` are those of php-cgi.
+        embedded: Option<Embedded> = None;
         /// PHP processes that may work at a time, at least 1.
         workers: usize = 1;
         /// Replacement of idle workers, which frees their memory; `None` keeps them.
@@ -192,6 +194,8 @@ settings_table! {
     max_requests: Count(0, "0 is no limit") = 1000;
     /// The php-cgi program; `auto` takes the newest one found.
     php: Path = "auto";
+    /// What runs in it: `cgi` is php-cgi's own loop, `embed` haulier's workers, `auto` these if haulier was built for that PHP.
+    run: Text = "cgi";
     /// php.ini settings of this pool.
     ini: Pairs = {};
     /// The same, but scripts and .user.ini cannot change them.
@@ -220,6 +224,11 @@ impl Supervised {
         }
     }
 
+    /// Whether its workers boot a script before they take requests.
+    pub fn boots_script(&self) -> bool {
+        self.embedded.as_ref().is_some_and(|embedded| embedded.script.is_some())
+    }
+
     /// Time without a request after which all of PHP ends; `None` if it always runs.
     pub(crate) fn parks_after(&self) -> Option<Duration> {
         self.shrink.filter(|shrink| shrink.least == 0).map(|shrink| shrink.idle)
@@ -239,6 +248,15 @@ impl Supervised {
             .as_ref()
             .is_some_and(|user| (user.uid, user.gid) != (uid, gid))
     }
+}
+
+/// Workers of our own inside PHP's program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Embedded {
+    /// Version of PHP, such as `8.2`: one of [`crate::embedded_versions`].
+    pub version: String,
+    /// The script that every worker boots and that takes one request after the other; `None`: a request runs its own script.
+    pub script: Option<PathBuf>,
 }
 
 settings_table! {

@@ -5,6 +5,8 @@
 #[path = "support/mod.rs"]
 mod support;
 
+const EMBEDDED: bool = false;
+
 use std::io::Read;
 use std::process::{Command, Stdio};
 use std::sync::Arc;

@@ -118,11 +118,15 @@ impl Spawner {
             recipe,
             admin_ini: inherited.admin_ini.is_some(),
             opcache: inherited.opcache.is_some(),
+            extension: inherited.extension.is_some(),
         };
-        let with: Vec<BorrowedFd<'_>> = [Some(listener), inherited.admin_ini, inherited.opcache]
-            .into_iter()
-            .flatten()
-            .collect();
+        let with = [
+            Some(listener),
+            inherited.admin_ini,
+            inherited.opcache,
+            inherited.extension,
+        ];
+        let with: Vec<BorrowedFd<'_>> = with.into_iter().flatten().collect();
         let (pid, stderr) = self.ask(order, &with)?;
         Ok((pid as u32, stderr))
     }

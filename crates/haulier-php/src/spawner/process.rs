@@ -108,7 +108,8 @@ impl SpawnerState {
                 recipe,
                 admin_ini,
                 opcache,
-            } => self.start(recipe as usize, admin_ini, opcache, with),
+                extension,
+            } => self.start(recipe as usize, [admin_ini, opcache, extension], with),
             SpawnerOrder::HowEnded { master } => answer(self.how_ended(master)?),
             SpawnerOrder::EndGroup { master, force } => {
                 let (_, child) = self.masters.get(&master).ok_or(libc::ESRCH)?;
@@ -134,7 +135,8 @@ impl SpawnerState {
         }
     }
 
-    fn start(&mut self, number: usize, admin_ini: bool, opcache: bool, with: &[OwnedFd]) -> Reply {
+    /// `sent`: which of the admin ini, the directory of opcache and the extension come behind the listener.
+    fn start(&mut self, number: usize, sent: [bool; 3], with: &[OwnedFd]) -> Reply {
         let recipe = self.recipes.get(number).ok_or(libc::EINVAL)?;
         let running = self.masters.values().filter(|(other, _)| *other == number).count();
         if running >= GENERATIONS * recipe.programs {
@@ -142,9 +144,11 @@ impl SpawnerState {
         }
         let mut with = with.iter().map(AsFd::as_fd);
         let listener = with.next().ok_or(libc::EINVAL)?;
+        let [admin_ini, opcache, extension] = sent.map(|is_sent| is_sent.then(|| with.next()).flatten());
         let inherited = Inherited {
-            admin_ini: with.by_ref().take(usize::from(admin_ini)).next(),
-            opcache: with.by_ref().take(usize::from(opcache)).next(),
+            admin_ini,
+            opcache,
+            extension,
         };
         let started = spawn(recipe, listener, inherited);
         let mut child = started.map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?;

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::spawn::groups_of;
+use crate::marker::finish_marker;
 use crate::settings::Supervised;
 
 /// By default php-cgi ends a child after 500 requests, without regard to open connections. The pool replaces workers
@@ -97,17 +98,26 @@ fn environment(own: &Supervised, separate: bool) -> Vec<(OsString, OsString)> {
         .filter_map(|name| Some((name.into(), std::env::var_os(name)?)));
     let named = own.env.iter().map(|(name, value)| (name.into(), value.into()));
     let children = if separate { 0 } else { children(own) };
-    let ours = [
-        ("PHP_FCGI_CHILDREN".into(), children.to_string().into()),
-        ("PHP_FCGI_MAX_REQUESTS".into(), BEYOND_REACH.into()),
-    ];
+    let ours = if let Some(embedded) = &own.embedded {
+        let script = embedded.script.as_ref().map_or_else(OsString::new, OsString::from);
+        vec![
+            ("HAULIER_WORKERS".into(), children.to_string().into()),
+            ("HAULIER_SCRIPT".into(), script),
+            ("HAULIER_MARKER".into(), finish_marker().into()),
+        ]
+    } else {
+        vec![
+            ("PHP_FCGI_CHILDREN".into(), children.to_string().into()),
+            ("PHP_FCGI_MAX_REQUESTS".into(), BEYOND_REACH.into()),
+        ]
+    };
     copied.chain(named).chain(ours).collect()
 }
 
 /// Number of children: one more than workers if workers are replaced, so that a replacement waits in accept before the
 /// old one ends. A fresh child takes little memory.
 pub(crate) fn children(own: &Supervised) -> usize {
-    own.workers + usize::from(own.recycle.is_on())
+    own.workers + usize::from(own.recycle.is_on() || own.boots_script())
 }
 
 /// The directory that the pool's settings name; empty stands for PHP's own.

@@ -7,7 +7,7 @@
 use std::ffi::CString;
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 use std::ptr;
@@ -21,6 +21,8 @@ pub(crate) struct Inherited<'a> {
     pub(crate) admin_ini: Option<BorrowedFd<'a>>,
     /// Compiled scripts, if the processes share no memory.
     pub(crate) opcache: Option<BorrowedFd<'a>>,
+    /// The extension that makes PHP a master of workers of our own.
+    pub(crate) extension: Option<BorrowedFd<'a>>,
 }
 
 /// Starts php-cgi in its own process group, with `listener` as its descriptor 0 and a pipe as its stderr. It gets
@@ -35,6 +37,11 @@ pub(crate) fn spawn(recipe: &Recipe, listener: BorrowedFd<'_>, inherited: Inheri
             .arg("-d")
             .arg(format!("opcache.file_cache={}", path_of(opcache)));
     }
+    if let Some(extension) = inherited.extension {
+        // First: a value that PHP cannot read ends its list of settings.
+        command.arg("-d").arg(format!("extension={}", path_of(extension)));
+        command.args(["-d", "cgi.force_redirect=0"]);
+    }
     command.args(&recipe.arguments).env_clear();
     command.envs(recipe.environment.iter().map(|(name, value)| (name, value)));
     if let Some(admin_ini) = inherited.admin_ini {
@@ -44,14 +51,22 @@ pub(crate) fn spawn(recipe: &Recipe, listener: BorrowedFd<'_>, inherited: Inheri
         command.env(SCAN_DIR, directories);
     }
     command.current_dir("/").process_group(0);
-    command
-        .stdin(listener.try_clone_to_owned()?)
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped());
+    let listener = listener.try_clone_to_owned()?;
+    let mut kept = vec![inherited.admin_ini, inherited.opcache, inherited.extension];
+    if inherited.extension.is_some() {
+        // As a FastCGI server of its own, php-cgi would wait for a request before the extension could begin.
+        command.args(["-q", "/dev/null"]);
+        command.env("HAULIER_LISTENER", listener.as_raw_fd().to_string());
+        command.stdin(Stdio::null());
+        kept.push(Some(listener.as_fd()));
+    } else {
+        command.stdin(listener.try_clone()?);
+    }
+    command.stdout(Stdio::null()).stderr(Stdio::piped());
     let parent = std::process::id();
     let oom_score = oom_score();
     let (account, nice, rlimits) = (recipe.account.clone(), recipe.nice, recipe.rlimits.clone());
-    let inherited = [inherited.admin_ini, inherited.opcache].map(|directory| directory.map(|open| open.as_raw_fd()));
+    let inherited: Vec<RawFd> = kept.into_iter().flatten().map(|open| open.as_raw_fd()).collect();
     // SAFETY: between fork and exec the closure makes only async-signal-safe system calls, on values from before the
     // fork; it neither allocates nor locks.
     unsafe {
@@ -59,10 +74,7 @@ pub(crate) fn spawn(recipe: &Recipe, listener: BorrowedFd<'_>, inherited: Inheri
             die_first(&oom_score);
             limit(nice, &rlimits)?;
             yield_to_the_server();
-            inherited
-                .iter()
-                .flatten()
-                .try_for_each(|&descriptor| keep_open(descriptor))?;
+            inherited.iter().try_for_each(|&descriptor| keep_open(descriptor))?;
             prepare(account.as_ref(), parent)
         })
     };

@@ -18,19 +18,20 @@ const REPLY: usize = 12;
 pub(super) const END_OF_LIST: &[u8] = b"{}";
 /// Flag in a reply about the end of a process: it has ended.
 pub(super) const ENDED: u64 = 1 << 32;
-/// A listening socket and two directories.
-const MOST_DESCRIPTORS: usize = 3;
+/// A listening socket, two directories and an extension.
+const MOST_DESCRIPTORS: usize = 4;
 /// Longest recipe, bytes: the default limit of a packet on a socket.
 pub(super) const LONGEST: usize = 192 * 1024;
 
 /// An order to the spawner. There are no others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SpawnerOrder {
-    /// Start the recipe of this number. The listening socket and the flagged directories come with it.
+    /// Start the recipe of this number. The listening socket and the flagged descriptors come with it.
     Start {
         recipe: u32,
         admin_ini: bool,
         opcache: bool,
+        extension: bool,
     },
     /// Report the exit status of this php-cgi if it has ended, and forget it then.
     HowEnded { master: u32 },
@@ -53,7 +54,13 @@ impl SpawnerOrder {
                 recipe,
                 admin_ini,
                 opcache,
-            } => [1, recipe, admin_ini.into(), opcache.into()],
+                extension,
+            } => [
+                1,
+                recipe,
+                admin_ini.into(),
+                u32::from(opcache) | u32::from(extension) << 1,
+            ],
             Self::HowEnded { master } => [2, master, 0, 0],
             Self::EndGroup { master, force } => [3, master, force.into(), 0],
             Self::Holder { master, inode } => [4, master, inode, 0],
@@ -76,7 +83,8 @@ impl SpawnerOrder {
             1 => Self::Start {
                 recipe: word(1),
                 admin_ini: flag(2),
-                opcache: flag(3),
+                opcache: word(3) & 1 != 0,
+                extension: word(3) & 2 != 0,
             },
             2 => Self::HowEnded { master: word(1) },
             3 => Self::EndGroup {
@@ -188,6 +196,7 @@ mod tests {
                 recipe: 3,
                 admin_ini: false,
                 opcache: true,
+                extension: true,
             },
             SpawnerOrder::HowEnded { master: 7 },
             SpawnerOrder::EndGroup { master: 8, force: true },

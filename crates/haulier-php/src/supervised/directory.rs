@@ -15,6 +15,8 @@ pub(crate) struct Directories {
     pub(crate) admin_ini: Option<OpenDirectory>,
     /// Compiled scripts, if the processes share no memory.
     pub(crate) opcache: Option<OpenDirectory>,
+    /// The extension that makes PHP a master of workers of our own.
+    pub(crate) extension: Option<BorrowedFd<'static>>,
 }
 
 impl Directories {
@@ -22,6 +24,7 @@ impl Directories {
         Inherited {
             admin_ini: self.admin_ini.as_ref().map(AsFd::as_fd),
             opcache: self.opcache.as_ref().map(AsFd::as_fd),
+            extension: self.extension,
         }
     }
 }

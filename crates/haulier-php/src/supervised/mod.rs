@@ -1,6 +1,7 @@
 //! Supervised PHP: php-cgi programs that haulier starts, replaces and ends.
 
 mod directory;
+pub(crate) mod extension;
 mod ini_admin;
 mod master;
 mod socket;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use haulier_upstream::{Address, Upstream, UpstreamSettings};
 
 use super::directory::{Directories, OpenDirectory};
+use super::extension;
 use super::ini_admin;
 use super::master::Starter;
 use super::socket::Socket;
@@ -59,6 +60,9 @@ fn directories(own: &Supervised, separate: bool, socket: &Path) -> Result<Direct
         |source| StartError::SocketDir { path, source }
     };
     let mut directories = Directories::default();
+    if let Some(embedded) = &own.embedded {
+        directories.extension = Some(extension::open(&embedded.version).map_err(unusable(socket))?);
+    }
     if !own.ini_admin.is_empty() {
         let path = socket.with_extension("ini");
         directories.admin_ini = Some(ini_admin::write(path.clone(), &own.ini_admin).map_err(unusable(&path))?);

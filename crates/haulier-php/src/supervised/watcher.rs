@@ -238,8 +238,9 @@ impl Watcher {
             PollFd::new(&process, PollFlags::IN),
             PollFd::new(&self.orders, PollFlags::IN),
         ];
-        // Not checked if the kernel does not list children.
-        let has_children = !self.separate && !children::of(master.id()).is_empty();
+        // A kernel that does not list children cannot tell that some are missing. Where a script must boot first, they may
+        // be missing for long.
+        let has_children = !self.separate && !self.own.boots_script() && !children::of(master.id()).is_empty();
         let mut missing = None;
         while either.iter().all(|descriptor| descriptor.revents().is_empty()) {
             if has_children && self.is_stuck(master.id(), &mut missing) {

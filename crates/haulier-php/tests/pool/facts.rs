@@ -8,14 +8,18 @@ use std::time::Duration;
 use haulier_http::BodySource;
 use haulier_php::Pool;
 
-use crate::support::{Answer, Call, Fpm, Scripts, external, own_pool};
+use crate::support::{self, Answer, Call, Fpm, Scripts, external, own_pool};
 
-/// Runs a test on supervised php-cgi, and on php-fpm by Unix socket and TCP, with four workers each.
+/// Runs a test on supervised php-cgi, on workers of our own inside it, and on php-fpm by Unix socket and TCP, with four
+/// workers each.
 async fn on_every_server(test: impl AsyncFn(&str, &Scripts, &Arc<Pool>)) {
     let scripts = Scripts::new();
     let own = own_pool(&scripts, 4, |_, _| {});
     test("php-cgi", &scripts, &own).await;
     own.stop(Duration::from_secs(5)).await;
+    let embedded = own_pool(&scripts, 4, |_, own| own.embedded = Some(support::embedded(None)));
+    test("embedded", &scripts, &embedded).await;
+    embedded.stop(Duration::from_secs(5)).await;
     let fpm = Fpm::start(&scripts, 4);
     for (name, server) in [("fpm unix", &fpm.unix), ("fpm tcp", &fpm.tcp)] {
         let pool = Pool::start(external(vec![server.clone()], 3)).expect("the pool starts");
@@ -216,7 +220,7 @@ async fn stderr_is_kept_apart_and_capped() {
     on_every_server(async |name, scripts, pool| {
         let answer = Call::get(scripts, "do=stderr&n=300").answer(pool).await.expect(name);
         assert_eq!(answer.text(), "out", "{name}");
-        if name == "php-cgi" {
+        if !name.starts_with("fpm") {
             assert!(
                 String::from_utf8_lossy(&answer.stderr).contains(&"e".repeat(300)),
                 "{name}: {answer:?}"

@@ -12,3 +12,6 @@ mod scripted;
 mod separate;
 mod status;
 mod workers;
+
+/// Workers are those of php-cgi.
+const EMBEDDED: bool = false;

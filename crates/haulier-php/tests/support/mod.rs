@@ -16,7 +16,9 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use haulier_http::Presence;
-use haulier_php::{Address, Body, External, Pool, PoolError, PoolKind, PoolSettings, Request, Response, Supervised};
+use haulier_php::{
+    Address, Body, Embedded, External, Pool, PoolError, PoolKind, PoolSettings, Request, Response, Supervised,
+};
 use haulier_proto::fastcgi::{CgiHead, ParamsWriter};
 use tempfile::TempDir;
 use tokio::task::LocalSet;
@@ -87,10 +89,24 @@ pub(crate) fn settings(kind: PoolKind) -> PoolSettings {
 pub(crate) fn supervised(scripts: &Scripts, workers: usize) -> Supervised {
     Supervised {
         workers,
+        embedded: crate::EMBEDDED.then(|| embedded(None)),
         ini: vec![("display_errors".into(), "0".into()), ("log_errors".into(), "1".into())],
         env_copy: vec!["PATH".into()],
         ..Supervised::new(php(), scripts.path("run"))
     }
+}
+
+/// Workers of our own for the installed PHP, with this script booted.
+pub(crate) fn embedded(script: Option<PathBuf>) -> Embedded {
+    let output = Command::new(php()).arg("-v").output().expect("php-cgi runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let version = text
+        .trim_start_matches("PHP ")
+        .split('.')
+        .take(2)
+        .collect::<Vec<_>>()
+        .join(".");
+    Embedded { version, script }
 }
 
 pub(crate) fn external(servers: Vec<Address>, connections: usize) -> PoolSettings {

@@ -1,0 +1,43 @@
+/* The parts of a worker of ours: PHP's own program with this extension inside. */
+#ifndef HAULIER_WORKER_H
+#define HAULIER_WORKER_H
+
+#include "php.h"
+#include "SAPI.h"
+
+/* What the server tells by environment variables. */
+struct settings {
+	/* The socket that workers accept connections on. */
+	int listener;
+	/* Number of workers; 0: this process is the only one. */
+	int workers;
+	/* The script that stays booted; NULL: every request runs its own script. */
+	const char *script;
+	/* Begins each line of STDERR that is for the server alone. */
+	const char *marker;
+};
+extern struct settings haulier_settings;
+
+/* sapi.c: PHP reads requests and writes responses by FastCGI from now on. */
+void sapi_take_over(void);
+/* Fills SG(request_info) from the parameters of the request that has come. */
+void sapi_describe_request(void);
+/* Logs what PHP says outside of any request. */
+void sapi_forget_request(void);
+/* The response is complete for the server; what the script goes on to write is dropped. */
+void sapi_finish_response(void);
+/* Whether there is a response that is not complete. */
+bool sapi_has_response(void);
+/* Tells the server something on STDERR: the marker, and `text` behind it. */
+void sapi_announce(const char *text, size_t length);
+
+/* serve.c: workers that are forked, and what each of them does. */
+ZEND_NORETURN void serve_forever(void);
+/* Waits for the next request of this worker; false if it is to end. */
+bool serve_next(void);
+
+/* booted.c: a script that stays booted and takes one request after the other. */
+void booted_run(void);
+extern const zend_function_entry booted_functions[];
+
+#endif

@@ -1,0 +1,183 @@
+//! A script that stays booted: what it keeps from one request to the next, and what it does not.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use haulier_php::Pool;
+use serde_json::Value;
+
+use crate::support::{Answer, Call, Scripts, embedded, own_pool};
+
+/// A pool whose workers have booted this script.
+fn booted(scripts: &Scripts, workers: usize, script: &str) -> Arc<Pool> {
+    scripts.add("worker.php", script);
+    own_pool(scripts, workers, |_, own| {
+        own.embedded = Some(embedded(Some(scripts.path("worker.php"))));
+    })
+}
+
+/// A worker that runs what the request says, and tells of itself in JSON.
+const TELLING: &str = r#"<?php
+    register_shutdown_function(function () { error_log('the script has ended'); });
+    set_time_limit(20);
+    putenv('BOOTED=1');
+    class Counter { public static int $requests = 0; }
+    echo 'nobody reads what the boot prints';
+    $handle = function () {
+        Counter::$requests++;
+        $do = $_GET['do'] ?? '';
+        if ($do === 'exit') { echo 'bye'; exit; }
+        if ($do === 'throw') { throw new RuntimeException('thrown'); }
+        if ($do === 'memory') { ini_set('memory_limit', '8M'); str_repeat('x', 100 << 20); }
+        if ($do === 'overflow') { $f = function ($f) { return $f($f) + 1; }; ini_set('memory_limit', -1); array_walk_recursive($GLOBALS, fn () => 1); $f($f); }
+        if ($do === 'crash') { posix_kill(getmypid(), 11); }
+        if ($do === 'soil') {
+            strtok('a b c', ' ');
+            @trigger_error('soiled');
+            chdir('/tmp');
+            umask(0);
+            putenv('SOILED=1');
+            putenv('BOOTED=2');
+            setlocale(LC_ALL, 'C.UTF-8');
+            date_default_timezone_set('Asia/Tokyo');
+            mt_srand(5);
+            stream_context_get_default(['http' => ['header' => 'Authorization: secret']]);
+            set_time_limit(7);
+            register_shutdown_function(function () { echo '[of this request]'; });
+            if (function_exists('libxml_use_internal_errors')) { libxml_use_internal_errors(true); simplexml_load_string('<a'); }
+            session_id('ofthefirst');
+            session_start();
+            $_SESSION['who'] = 'first';
+            setcookie('of', 'first');
+            http_response_code(201);
+            ob_start();
+        }
+        echo json_encode([
+            'requests' => Counter::$requests, 'pid' => getmypid(), 'get' => $_GET, 'post' => $_POST, 'cookie' => $_COOKIE,
+            'request' => $_REQUEST, 'files' => array_map(fn ($file) => [$file['size'], is_uploaded_file($file['tmp_name'])], $_FILES),
+            'body' => strlen(file_get_contents('php://input')), 'worker' => $_SERVER['FRANKENPHP_WORKER'] ?? null,
+            'strtok' => strtok(' '), 'error' => error_get_last()['message'] ?? null, 'directory' => getcwd(), 'umask' => umask(),
+            'soiled' => getenv('SOILED'), 'booted' => getenv('BOOTED'), 'locale' => setlocale(LC_CTYPE, 0),
+            'zone' => date_default_timezone_get(), 'context' => stream_context_get_options(stream_context_get_default()),
+            'session' => $_SESSION ?? null, 'session_id' => session_id(), 'limit' => ini_get('max_execution_time'),
+            'buffers' => ob_get_level(), 'draw' => mt_rand(), 'status' => http_response_code(), 'headers' => headers_list(),
+            'xml' => function_exists('libxml_get_errors') ? count(libxml_get_errors()) : 0,
+        ]);
+    };
+    while (frankenphp_handle_request($handle)) {}
+"#;
+
+async fn tell(scripts: &Scripts, pool: &Arc<Pool>, query: &str) -> Value {
+    let text = Call::get(scripts, query).text(pool).await;
+    let end = text.rfind('}').expect("an object") + 1;
+    serde_json::from_str(&text[..end]).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+async fn answer(scripts: &Scripts, pool: &Arc<Pool>, query: &str) -> Answer {
+    Call::get(scripts, query).answer(pool).await.expect(query)
+}
+
+#[tokio::test]
+async fn the_application_is_booted_once() {
+    let scripts = Scripts::new();
+    let pool = booted(&scripts, 1, TELLING);
+    for number in 1..=20 {
+        let told = tell(&scripts, &pool, "a=1").await;
+        assert_eq!(told["requests"], number, "{told}");
+        assert_eq!(
+            (&told["get"]["a"], &told["worker"]),
+            (&"1".into(), &"1".into()),
+            "{told}"
+        );
+    }
+    assert_eq!(pool.status().counts.crashes, 0);
+    pool.stop(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn nothing_of_a_request_is_left_for_the_next_one() {
+    let scripts = Scripts::new();
+    let pool = booted(&scripts, 1, TELLING);
+    let clean = tell(&scripts, &pool, "").await;
+    let soiled = answer(&scripts, &pool, "do=soil").await;
+    assert_eq!(soiled.head.status(), 201);
+    assert!(soiled.text().ends_with("}[of this request]"), "{}", soiled.text());
+    assert!(soiled.text().contains(r#""soiled":"1""#), "{}", soiled.text());
+    let after = tell(&scripts, &pool, "").await;
+    assert_eq!(after["requests"], 3);
+    assert_eq!(after["pid"], clean["pid"]);
+    for name in [
+        "get",
+        "post",
+        "cookie",
+        "request",
+        "files",
+        "body",
+        "strtok",
+        "error",
+        "directory",
+        "umask",
+        "soiled",
+        "booted",
+        "locale",
+        "zone",
+        "context",
+        "session",
+        "session_id",
+        "limit",
+        "buffers",
+        "status",
+        "headers",
+        "xml",
+    ] {
+        assert_eq!(after[name], clean[name], "{name}");
+    }
+    assert_eq!((&after["booted"], &after["limit"]), (&"1".into(), &"20".into()));
+    // With the seed that the request has given it would be 1328851649.
+    assert_ne!(after["draw"], 1_328_851_649);
+    pool.stop(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn an_uncaught_exception_ends_its_request_alone() {
+    let scripts = Scripts::new();
+    let pool = booted(&scripts, 1, TELLING);
+    tell(&scripts, &pool, "").await;
+    let thrown = answer(&scripts, &pool, "do=throw").await;
+    assert_eq!(thrown.head.status(), 500);
+    assert!(String::from_utf8_lossy(&thrown.stderr).contains("RuntimeException: thrown"));
+    assert_eq!(tell(&scripts, &pool, "").await["requests"], 3);
+    pool.stop(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn the_end_of_the_script_belongs_to_its_request_and_a_spare_takes_the_next_one() {
+    let scripts = Scripts::new();
+    let pool = booted(&scripts, 1, TELLING);
+    for (query, status, text) in [("do=exit", 200, "bye"), ("do=memory", 500, "")] {
+        let before = tell(&scripts, &pool, "").await;
+        let ended = answer(&scripts, &pool, query).await;
+        assert_eq!((ended.head.status(), &*ended.text()), (status, text), "{query}");
+        let stderr = String::from_utf8_lossy(&ended.stderr);
+        assert!(stderr.contains("the script has ended"), "{query}: {stderr}");
+        let after = tell(&scripts, &pool, "").await;
+        assert_eq!(after["requests"], 1, "{query}");
+        assert_ne!(after["pid"], before["pid"], "{query}");
+    }
+    assert_eq!(pool.status().counts.crashes, 0);
+    pool.stop(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn a_crash_costs_one_request() {
+    let scripts = Scripts::new();
+    let pool = booted(&scripts, 2, TELLING);
+    tell(&scripts, &pool, "").await;
+    let crashed = Call::get(&scripts, "do=crash").answer(&pool).await;
+    assert!(crashed.is_err(), "{crashed:?}");
+    for _ in 0..10 {
+        tell(&scripts, &pool, "").await;
+    }
+    assert_eq!(pool.status().counts.crashes, 1);
+    pool.stop(Duration::from_secs(5)).await;
+}

@@ -1,0 +1,19 @@
+//! The pool with workers of haulier's own: all that holds for php-cgi, and scripts that stay booted.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod booted;
+#[path = "../pool/options.rs"]
+mod options;
+#[path = "../pool/queue.rs"]
+mod queue;
+#[path = "../pool/separate.rs"]
+mod separate;
+#[path = "../pool/status.rs"]
+mod status;
+#[path = "../pool/workers.rs"]
+mod workers;
+
+/// Workers run inside PHP's own program.
+const EMBEDDED: bool = true;
