@@ -48,5 +48,5 @@ pub use settings::{ServerRows, ServerSettings, TlsSettings};
 pub use site::{
     Canonical, FilterSettings, Login, Maintenance, MaintenanceTable, MountSettings, OffloadSettings, OffloadTable,
     PhpSettings, RedirectRule, RewriteRule, RouteSettings, RouteTable, SiteLimits, SiteRows, SiteSettings,
-    SpoolSettings, WithoutTls, send_token,
+    SpoolSettings, WithoutTls, WorkerScript, send_token,
 };

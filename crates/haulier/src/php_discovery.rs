@@ -14,7 +14,7 @@ pub(crate) const INI_PLACES: [&str; 2] = ["PHPRC", "PHP_INI_SCAN_DIR"];
 
 /// A script that prints version and settings, one value a line.
 const QUESTION: &[u8] =
-    b"<?php echo implode(\"\\n\", [PHP_SAPI, PHP_VERSION, ini_get('memory_limit'), ini_get('post_max_size'), \
+    b"<?php echo implode(\"\\n\", [PHP_SAPI, PHP_VERSION, PHP_ZTS || PHP_DEBUG ? 'other' : 'plain', ini_get('memory_limit'), ini_get('post_max_size'), \
     extension_loaded('Zend OPcache') && ini_get('opcache.enable') ? 'on' : 'off', (string) php_ini_loaded_file(), \
     ini_get('open_basedir'), (function () { $prepended = ''; \
     foreach (preg_split('/,\\s*/', php_ini_loaded_file() . ',' . php_ini_scanned_files()) as $file) { \
@@ -30,6 +30,8 @@ pub(crate) struct PhpCgi {
     pub(crate) path: PathBuf,
     /// Such as `8.2.36`.
     pub(crate) version: String,
+    /// Built without threads and without debugging, as distributions do.
+    pub(crate) is_plain: bool,
     /// `memory_limit` in bytes; `None` is no limit.
     pub(crate) memory_limit: Option<u64>,
     /// `post_max_size` in bytes; `None` is no limit.
@@ -141,6 +143,7 @@ fn ask(path: &Path, ini: &[(String, String)], env: &[(String, String)]) -> Resul
     Ok(PhpCgi {
         path: path.to_owned(),
         version: next().to_owned(),
+        is_plain: next() == "plain",
         memory_limit: size(next()),
         post_max_size: size(next()),
         opcache: next() == "on",

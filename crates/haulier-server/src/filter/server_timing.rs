@@ -88,7 +88,7 @@ fn takes_trailers(head: &RequestHead) -> bool {
     is_wanted && head.version() != Version::Http10 && head.method() != Method::Head
 }
 
-/// PhpTimes of a request in the queue and in PHP.
+/// Time of a request in the queue and in PHP.
 #[derive(Debug)]
 struct PhpTimes {
     queued: Duration,

@@ -1,6 +1,6 @@
 //! Limits on the number of connections, in all and from one address.
 //!
-//! A full server closes idle connections. If none is idle it stops accepting, and new connections wait in the kernel's
+//! A full server closes idle connections (`io::deadline`). If none is idle it stops accepting, and new connections wait in the kernel's
 //! queue. That is better than to accept and refuse, and it keeps descriptors for files and PHP.
 
 use std::collections::HashMap;

@@ -62,8 +62,10 @@ pub(super) fn of_sites(sites: &[Arc<Site>]) -> Vec<Arc<Pool>> {
         .flat_map(|site| site.mounts())
         .filter_map(|site| site.php.as_ref())
     {
-        if !pools.iter().any(|pool| Arc::ptr_eq(pool, &php.pool)) {
-            pools.push(Arc::clone(&php.pool));
+        for used in php.pools() {
+            if !pools.iter().any(|pool| Arc::ptr_eq(pool, used)) {
+                pools.push(Arc::clone(used));
+            }
         }
     }
     pools

@@ -11,7 +11,7 @@ mod site;
 
 pub use filters::{Canonical, FilterSettings, Maintenance, MaintenanceTable, WithoutTls};
 pub(crate) use php::SitePhp;
-pub use php::{OffloadSettings, PhpSettings, send_token};
+pub use php::{OffloadSettings, PhpSettings, WorkerScript, send_token};
 pub(crate) use router::Router;
 pub(crate) use routes::{Mount, PathRules, Routes};
 pub use settings::{

@@ -16,6 +16,8 @@ use crate::files::{ScriptSettings, SendRoots, SendfileSettings};
 pub struct PhpSettings {
     /// Index of the pool in the pools of the server.
     pub pool: usize,
+    /// The script that stays booted in workers of its own; others run in `pool`.
+    pub worker: Option<WorkerScript>,
     /// The front controller as a path in the document root (`/index.php`). It answers for paths without a file; `None`
     /// answers 404.
     pub front: Option<String>,
@@ -29,6 +31,15 @@ pub struct PhpSettings {
     pub sendfile: SendfileSettings,
     /// Bodies that are taken from PHP and sent as files; `None` for none.
     pub offload: Option<OffloadSettings>,
+}
+
+/// A script that workers boot once, and that takes one request after the other.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkerScript {
+    /// The file, absolute and without symbolic links.
+    pub file: PathBuf,
+    /// Index of the pool of these workers in the pools of the server.
+    pub pool: usize,
 }
 
 /// Bodies to offload, by media type or extension.
@@ -58,6 +69,8 @@ pub(crate) struct SitePhp {
     pub(crate) settings: PhpSettings,
     /// The pool of workers.
     pub(crate) pool: Arc<Pool>,
+    /// The script that stays booted, and the pool of its workers.
+    worker: Option<(PathBuf, Arc<Pool>)>,
     /// FastCGI parameters that are the same for every request.
     pub(crate) params: EncodedPairs,
     /// Directories whose files scripts may hand off.
@@ -70,16 +83,33 @@ impl SitePhp {
     /// # Errors
     /// The pool does not exist, or the configured parameters do not fit into one record (64 KiB).
     pub(crate) fn open(settings: &PhpSettings, pools: &[Arc<Pool>], root: &Path) -> io::Result<Self> {
-        let pool = pools
-            .get(settings.pool)
-            .ok_or_else(|| io::Error::other(format!("pool {} does not exist", settings.pool)))?;
+        let find = |index: usize| {
+            let pool = pools.get(index).cloned();
+            pool.ok_or_else(|| io::Error::other(format!("pool {index} does not exist")))
+        };
+        let worker = settings.worker.as_ref();
+        let worker = worker.map(|worker| Ok::<_, io::Error>((worker.file.clone(), find(worker.pool)?)));
         let send_roots = SendRoots::new(&settings.sendfile, settings.remote_root.as_deref());
         Ok(Self {
             params: constant_params(settings, root, &send_roots)?,
             settings: settings.clone(),
-            pool: Arc::clone(pool),
+            pool: find(settings.pool)?,
+            worker: worker.transpose()?,
             send_roots,
         })
+    }
+
+    /// The pool that runs this script, a file without symbolic links.
+    pub(crate) fn pool_of(&self, script: &Path) -> &Arc<Pool> {
+        match &self.worker {
+            Some((file, pool)) if file == script => pool,
+            _ => &self.pool,
+        }
+    }
+
+    /// All its pools.
+    pub(crate) fn pools(&self) -> impl Iterator<Item = &Arc<Pool>> {
+        std::iter::once(&self.pool).chain(self.worker.iter().map(|(_, pool)| pool))
     }
 }
 

@@ -222,7 +222,7 @@ fn table(titles: &[&str], rows: &[Vec<String>]) -> String {
     text
 }
 
-/// Descriptors left, or nothing for a server on another machine.
+/// Memory, or a dash where the system does not tell.
 fn memory(bytes: Option<u64>) -> String {
     match bytes {
         None | Some(0) => "–".to_owned(),

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use haulier_php::Pool;
+use haulier_php::{Pool, Supervised};
 use haulier_server::metrics::{Metrics, ReloadResult};
 use haulier_server::{Address, BindError, RunningServer, ServerHandle};
 use haulier_settings::Report;
@@ -345,8 +345,10 @@ impl ServingProcess {
         let stale = next.settings.pools.iter().filter_map(|pool| {
             let name = &pool.settings.name;
             let known = before.iter().find(|before| before.settings.name == *name)?;
+            let is_booted = pool.settings.kind.supervised().is_some_and(Supervised::boots_script);
             match (all, known.php == pool.php) {
                 (true, _) => Some((name.clone(), "asked for")),
+                (false, true) if is_booted => Some((name.clone(), "its script is booted anew")),
                 (false, false) => Some((name.clone(), "PHP or its php.ini changed")),
                 (false, true) => None,
             }

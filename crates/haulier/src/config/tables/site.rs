@@ -21,6 +21,8 @@ settings_table! {
     pool: Text else "the only one";
     /// What answers for every path that is no file: a script such as `/index.php`, or a page such as `/index.html`.
     front: Text else "as `app` says";
+    /// The script that stays booted and takes one request after the other (worker mode), such as `public/index.php`.
+    worker: Path else "none: every request boots the application";
     /// The names of the site, the fields of its responses, and where paths lead.
     rules: Rows(SiteRows);
     /// Its files.
