@@ -173,6 +173,11 @@ fn dokuwiki_works_with_php_cgi() {
 }
 
 #[test]
+fn dokuwiki_works_with_workers_of_our_own() {
+    visit(Php::Embedded);
+}
+
+#[test]
 fn dokuwiki_works_with_php_fpm() {
     visit(Php::Fpm(Socket::Unix));
 }

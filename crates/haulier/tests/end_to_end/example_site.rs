@@ -125,6 +125,11 @@ fn the_example_site_works_with_php_cgi() {
 }
 
 #[test]
+fn the_example_site_works_with_workers_of_our_own() {
+    visit(Php::Embedded);
+}
+
+#[test]
 fn the_example_site_works_with_php_fpm() {
     visit(Php::Fpm(Socket::Unix));
 }

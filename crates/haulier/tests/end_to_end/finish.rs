@@ -12,7 +12,7 @@ use super::support::php_fpm::Socket;
 use super::support::site::{Php, Site};
 use super::support::{coded, content, curl, wait_until};
 
-const BOTH: [Php; 2] = [Php::Cgi, Php::Fpm(Socket::Unix)];
+const ALL: [Php; 3] = [Php::Cgi, Php::Embedded, Php::Fpm(Socket::Unix)];
 
 /// What a script does once its client has the answer: it waits for its gate, writes more, and tells what it saw.
 const AFTERWARDS: &str = "
@@ -102,7 +102,7 @@ fn the_answer_is_complete_at_once_and_the_script_goes_on_as_under_php_fpm() {
             "[true,false,[0,true,0,2]]",
         ),
     ] {
-        for php in BOTH {
+        for php in ALL {
             let (response, seen) = finished(php, before, &get);
             let response = response.expect(status);
             assert_eq!(response.text(), body, "{before} by {php:?}");
@@ -116,7 +116,7 @@ fn the_answer_is_complete_at_once_and_the_script_goes_on_as_under_php_fpm() {
 
 #[test]
 fn head_and_post_are_finished_like_get() {
-    for php in BOTH {
+    for php in ALL {
         let (head, _) = finished(php, "header('X-A: 1'); echo 'hello';", &Request::head("/finish.php"));
         assert_eq!(head.expect(200).field("X-A"), Some("1"), "by {php:?}");
         let post = Request::post("/finish.php", "a=b");

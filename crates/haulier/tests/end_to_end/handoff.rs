@@ -51,7 +51,7 @@ fn expect_no_order(response: &Response) {
 
 #[test]
 fn the_file_goes_out_with_the_fields_of_the_script() {
-    for php in [Php::Cgi, Php::Fpm(Socket::Unix)] {
+    for php in [Php::Cgi, Php::Embedded, Php::Fpm(Socket::Unix)] {
         let site = site().run_by(php);
         let path = format!("{}/file.bin", private(&site));
         let server = site.start();

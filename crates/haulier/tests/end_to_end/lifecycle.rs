@@ -71,7 +71,7 @@ fn the_start_is_one_json_line_with_the_chosen_port() {
 
 #[test]
 fn the_access_log_tells_where_the_time_went() {
-    for php in [Php::Cgi, Php::Fpm(Socket::Unix)] {
+    for php in [Php::Cgi, Php::Embedded, Php::Fpm(Socket::Unix)] {
         let site = Site::new()
             .php("hello.php", "usleep(20000); echo 'hello';")
             .file("a.txt", "page")
@@ -147,7 +147,7 @@ fn the_access_log_may_be_off_or_for_errors_only() {
 
 #[test]
 fn what_php_says_on_stderr_is_logged_with_the_request() {
-    for php in [Php::Cgi, Php::Fpm(Socket::Unix)] {
+    for php in [Php::Cgi, Php::Embedded, Php::Fpm(Socket::Unix)] {
         let site = Site::new()
             .php("warn.php", "error_log('the milk is sour'); echo 'ok';")
             .run_by(php);
@@ -202,7 +202,7 @@ fn the_error_that_ended_a_script_stands_in_the_access_log_before_its_notes() {
 
 #[test]
 fn sigterm_lets_running_requests_finish() {
-    for php in [Php::Cgi, Php::Fpm(Socket::Unix)] {
+    for php in [Php::Cgi, Php::Embedded, Php::Fpm(Socket::Unix)] {
         let mut held = Held::start(Site::new().run_by(php));
         let mut idle = held.server.connect();
         idle.ask(&Request::get("/a.txt")).expect(200);

@@ -42,4 +42,5 @@ mod symfony;
 mod take_over;
 mod tls;
 mod tls_certificates;
+mod worker_mode;
 mod zend_functions;

@@ -137,6 +137,11 @@ fn mediawiki_works_with_php_cgi() {
 }
 
 #[test]
+fn mediawiki_works_with_workers_of_our_own() {
+    visit(Php::Embedded);
+}
+
+#[test]
 fn mediawiki_works_with_php_fpm() {
     visit(Php::Fpm(Socket::Tcp));
 }

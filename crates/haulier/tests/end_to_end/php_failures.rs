@@ -44,7 +44,7 @@ fn assert_recovered(server: &Haulier) {
 
 #[test]
 fn an_exhausted_pool_queues_then_answers_503_with_retry_after() {
-    for php in [Php::Cgi, Php::Fpm(Socket::Unix)] {
+    for php in [Php::Cgi, Php::Embedded, Php::Fpm(Socket::Unix)] {
         let site = Site::new()
             .php("wait.php", &format!("{WAIT_FOR_GATE} echo 'waited';"))
             .php("first.php", HELLO)
@@ -154,7 +154,7 @@ fn waiting_requests_are_served_in_the_order_they_came() {
 
 #[test]
 fn a_request_that_takes_too_long_is_504_and_its_worker_is_replaced() {
-    for php in [Php::Cgi, Php::Fpm(Socket::Unix)] {
+    for php in [Php::Cgi, Php::Embedded, Php::Fpm(Socket::Unix)] {
         at_some_pace(Duration::from_secs(1), |limit| one_that_takes_too_long(php, limit));
     }
 }
@@ -175,7 +175,7 @@ fn one_that_takes_too_long(php: Php, limit: Duration) {
     }
     let line = server.access_line_for("/slow.php");
     assert_eq!(line["reason"], "php_timeout", "{line}");
-    if php == Php::Cgi {
+    if !matches!(php, Php::Fpm(_)) {
         assert_recovered(&server);
     }
 }
@@ -359,7 +359,7 @@ fn a_worker_that_dies_inside_its_answer_cuts_the_connection() {
 
 #[test]
 fn a_fatal_error_is_a_500_with_the_message_in_the_log_only() {
-    for php in [Php::Cgi, Php::Fpm(Socket::Unix)] {
+    for php in [Php::Cgi, Php::Embedded, Php::Fpm(Socket::Unix)] {
         let site = Site::new()
             .php("fatal.php", "no_such_function();")
             .php("hello.php", HELLO);

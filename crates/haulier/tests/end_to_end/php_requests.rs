@@ -8,7 +8,7 @@ use super::support::haulier::Haulier;
 use super::support::php_fpm::Socket;
 use super::support::site::{Php, Site};
 
-const BOTH: [Php; 3] = [Php::Cgi, Php::Fpm(Socket::Unix), Php::Fpm(Socket::Tcp)];
+const ALL: [Php; 4] = [Php::Cgi, Php::Embedded, Php::Fpm(Socket::Unix), Php::Fpm(Socket::Tcp)];
 
 const SHOW: &str = r#"
     header('Content-Type: application/json');
@@ -29,7 +29,7 @@ fn shown(server: &Haulier, request: &Request) -> Value {
 
 #[test]
 fn a_script_sees_the_request_as_it_was_sent() {
-    for php in BOTH {
+    for php in ALL {
         let site = show().run_by(php);
         let script = site.root().join("show.php").display().to_string();
         let root = site.root().display().to_string();
@@ -77,7 +77,7 @@ fn a_script_sees_the_request_as_it_was_sent() {
 
 #[test]
 fn path_info_is_split_at_the_existing_script() {
-    for php in BOTH {
+    for php in ALL {
         let server = show().run_by(php).php("dir/index.php", SHOW).start();
         let rows = [
             ("/show.php/a/b?x=1", "/show.php", "/a/b"),
@@ -125,7 +125,7 @@ fn a_plain_site_answers_404_for_what_is_not_there() {
 
 #[test]
 fn forms_and_query_strings_fill_their_superglobals() {
-    for php in BOTH {
+    for php in ALL {
         let server = show().run_by(php).start();
         let seen = shown(
             &server,
@@ -162,7 +162,7 @@ fn any_method_reaches_a_script_with_its_body() {
 
 #[test]
 fn a_chunked_body_reaches_the_script_whole() {
-    for php in BOTH {
+    for php in ALL {
         let code = "echo $_SERVER['CONTENT_LENGTH'] ?? 'none', ' ', md5(file_get_contents('php://input'));";
         let server = Site::new().php("sum.php", code).run_by(php).start();
         let piece = "0123456789abcdef".repeat(4096);
@@ -187,7 +187,7 @@ const SUM: &str = "a3996b1bdbcbd8901131c127648e99c5";
 
 #[test]
 fn a_large_body_arrives_byte_for_byte() {
-    for php in BOTH {
+    for php in ALL {
         let server = Site::new()
             .php("echo.php", "readfile('php://input');")
             .run_by(php)
@@ -214,7 +214,7 @@ fn uploads_are_files_to_php() {
         echo json_encode([$is, $moved, $file['name'], $file['type'], $file['size'], $file['error'],
             sha1_file($to), $_POST['title']]);
         unlink($to);"#;
-    for php in BOTH {
+    for php in ALL {
         let site = Site::new().php("up.php", CODE).run_by(php);
         let temporary = site.writable("tmp").display().to_string();
         let server = site
@@ -246,7 +246,7 @@ fn uploads_are_files_to_php() {
 
 #[test]
 fn a_session_lives_in_its_cookie() {
-    for php in BOTH {
+    for php in ALL {
         let code = "session_start(); $_SESSION['n'] = ($_SESSION['n'] ?? 0) + 1; echo $_SESSION['n'];";
         let server = Site::new().php("count.php", code).run_by(php).start();
         let (mut one, mut other) = (Browser::new(server.address()), Browser::new(server.address()));
@@ -264,7 +264,7 @@ fn a_session_lives_in_its_cookie() {
 #[test]
 fn authorization_reaches_php() {
     let code = "echo $_SERVER['PHP_AUTH_USER'] ?? '-', ':', $_SERVER['PHP_AUTH_PW'] ?? '-', ' ', $_SERVER['HTTP_AUTHORIZATION'] ?? '-';";
-    for php in BOTH {
+    for php in ALL {
         let server = Site::new().php("who.php", code).run_by(php).start();
         let basic = server.ask(&Request::get("/who.php").with("Authorization", "Basic YW5uYTpzM2NyZXQ="));
         assert!(basic.expect(200).text().starts_with("anna:s3cret"), "by {php:?}");
@@ -275,7 +275,7 @@ fn authorization_reaches_php() {
 
 #[test]
 fn fields_a_client_must_not_set_never_arrive() {
-    for php in BOTH {
+    for php in ALL {
         let server = show().run_by(php).start();
         let request = Request::get("/show.php")
             .with("Proxy", "http://evil.example/")

@@ -8,7 +8,7 @@ use super::support::php_fpm::Socket;
 use super::support::site::{Php, Site};
 use super::support::wait_until;
 
-const BOTH: [Php; 2] = [Php::Cgi, Php::Fpm(Socket::Unix)];
+const ALL: [Php; 3] = [Php::Cgi, Php::Embedded, Php::Fpm(Socket::Unix)];
 
 /// PHP that waits (at most a minute) until the file `$gate` is there.
 const WAIT: &str =
@@ -19,7 +19,7 @@ const WAIT: &str =
 fn status_and_fields_are_those_of_the_script() {
     let code =
         "http_response_code((int) $_GET['s']); header('X-Own: 1'); header('Content-Type: text/plain'); echo 'body';";
-    for php in BOTH {
+    for php in ALL {
         let server = Site::new().php("s.php", code).run_by(php).start();
         for status in [200, 201, 400, 403, 404, 410, 418, 422] {
             let response = server.get(&format!("/s.php?s={status}")).expect(status);
@@ -39,7 +39,7 @@ fn status_and_fields_are_those_of_the_script() {
 #[test]
 fn every_set_cookie_arrives_in_order() {
     let code = "for ($i = 0; $i < 30; $i++) setcookie(\"c$i\", \"v$i\", 0, '/'); echo 'ok';";
-    for php in BOTH {
+    for php in ALL {
         let server = Site::new().php("c.php", code).run_by(php).start();
         let response = server.get("/c.php").expect(200);
         let cookies = response.head.values("Set-Cookie");
@@ -54,7 +54,7 @@ fn every_set_cookie_arrives_in_order() {
 
 #[test]
 fn a_location_is_a_redirect() {
-    for php in BOTH {
+    for php in ALL {
         let site = Site::new().php("go.php", "header('Location: /there.php?x=1'); exit;");
         let server = site
             .php("see.php", "header('Location: https://other.example/', true, 303);")
@@ -69,7 +69,7 @@ fn a_location_is_a_redirect() {
 
 #[test]
 fn exit_ends_the_response_and_not_the_worker() {
-    for php in BOTH {
+    for php in ALL {
         let server = Site::new()
             .php("e.php", "echo 'before'; exit(3); echo 'after';")
             .workers(1)
@@ -86,7 +86,7 @@ fn early_hints_come_before_the_response() {
     // Stock PHP sends one header block; the second one is its output.
     let code = "header('Status: 103 Early Hints'); header('Link: </a.css>; rel=preload; as=style'); flush();
         echo \"Status: 200 OK\\r\\nContent-Type: text/plain\\r\\n\\r\\nbody\";";
-    for php in BOTH {
+    for php in ALL {
         let server = Site::new().php("hints.php", code).run_by(php).start();
         let response = server.get("/hints.php").expect(200);
         assert_eq!(response.text(), "body");
@@ -145,7 +145,7 @@ fn events_and_unbuffered_answers_arrive_at_once() {
         "header('Content-Type: text/event-stream');",
         "header('X-Accel-Buffering: no');",
     ];
-    for php in BOTH {
+    for php in ALL {
         for kind in kinds {
             let site = Site::new();
             let gate = site.writable("gate").join("open");
@@ -166,7 +166,7 @@ fn events_and_unbuffered_answers_arrive_at_once() {
 
 #[test]
 fn a_slow_reader_does_not_hold_the_worker() {
-    for php in BOTH {
+    for php in ALL {
         let site = Site::new().php(
             "big.php",
             "for ($i = 0; $i < 400; $i++) echo str_repeat(chr(65 + $i % 26), 65536);",
@@ -241,7 +241,7 @@ fn a_wrong_content_length_never_desynchronises_the_connection() {
             "header('Connection: close, X-Own'); header('Keep-Alive: timeout=1'); header('X-Own: 1'); echo 'hello';",
         ),
     ];
-    for php in BOTH {
+    for php in ALL {
         let site = codes
             .iter()
             .fold(Site::new().file("next.txt", "NEXT"), |site, (name, code)| {
@@ -297,7 +297,7 @@ fn a_buffered_answer_of_known_size_gets_its_length() {
 #[test]
 fn a_flood_on_stderr_harms_neither_answer_nor_pool() {
     let code = "for ($i = 0; $i < 5000; $i++) error_log(str_repeat('noise ', 100)); echo 'quiet';";
-    for php in BOTH {
+    for php in ALL {
         let server = Site::new()
             .php("noise.php", code)
             .ini("log_errors", "1")
@@ -312,7 +312,7 @@ fn a_flood_on_stderr_harms_neither_answer_nor_pool() {
 
 #[test]
 fn a_response_head_beyond_the_limit_is_502_and_the_pool_lives() {
-    for php in BOTH {
+    for php in ALL {
         let site = Site::new().php(
             "huge.php",
             "for ($i = 0; $i < 200; $i++) header(\"X-$i: \" . str_repeat('a', 1000)); echo 1;",
@@ -380,7 +380,7 @@ fn field_values_of_a_script_cannot_split_the_response() {
 #[test]
 fn a_header_line_that_is_none_is_dropped_and_told_once() {
     let code = "header('Invalid'); header('X-A: 1'); header('Na me: x'); echo 'all of it';";
-    for php in BOTH {
+    for php in ALL {
         let server = Site::new().php("odd.php", code).run_by(php).start();
         for _ in 0..3 {
             let response = server.get("/odd.php").expect(200);

@@ -60,13 +60,18 @@ fn phpsysinfo_works_with_php_cgi() {
 }
 
 #[test]
+fn phpsysinfo_works_with_workers_of_our_own() {
+    visit(Php::Embedded);
+}
+
+#[test]
 fn phpsysinfo_works_with_php_fpm() {
     visit(Php::Fpm(Socket::Unix));
 }
 
 #[test]
 fn a_slow_endpoint_meets_the_timeout_and_the_rest_goes_on() {
-    for php in [Php::Cgi, Php::Fpm(Socket::Unix)] {
+    for php in [Php::Cgi, Php::Embedded, Php::Fpm(Socket::Unix)] {
         let server = information(php).workers(2).pool("timeout = \"700ms\"").start();
         let address = server.address();
         let slow = thread::spawn(move || Connection::open(address).ask(&Request::get(SLOW)));

@@ -24,7 +24,7 @@ fn told(answer: &Response) -> String {
 
 #[test]
 fn php_the_answer_and_the_log_have_the_same_id() {
-    for php in [Php::Cgi, Php::Fpm(Socket::Unix)] {
+    for php in [Php::Cgi, Php::Embedded, Php::Fpm(Socket::Unix)] {
         let server = Site::new().php("tell.php", TELL).run_by(php).start();
         // A stranger's word is nobody's id.
         let request = Request::get("/tell.php").with("X-Request-Id", "strange");

@@ -457,7 +457,7 @@ fn a_page_answers_for_everything_that_is_no_file_and_starts_no_php() {
 #[test]
 fn a_script_that_fails_without_a_word_gets_an_error_page() {
     let throw = "header('Access-Control-Allow-Origin: *'); throw new RuntimeException('the tide is out');";
-    for php in [Php::Cgi, Php::Fpm(Socket::Unix)] {
+    for php in [Php::Cgi, Php::Embedded, Php::Fpm(Socket::Unix)] {
         let site = || {
             Site::new()
                 .php("throws.php", throw)

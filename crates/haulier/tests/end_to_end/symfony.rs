@@ -1,7 +1,10 @@
 //! A Symfony login page (tests/apps/symfony): container, routing, form, CSRF token, session, Twig.
 
+use std::fs;
+
 use super::support::browser::{Browser, input_value};
 use super::support::client::Request;
+use super::support::haulier::Haulier;
 use super::support::php_fpm::Socket;
 use super::support::site::{Php, Site};
 use super::support::{content, copy_directory, require};
@@ -38,7 +41,41 @@ fn application(php: Php) -> Site {
 }
 
 fn visit(php: Php) {
-    let server = application(php).start();
+    visit_at(&application(php).start());
+}
+
+/// The same application with its front controller as a loop, as `runtime/frankenphp-symfony` and Symfony 7.4 have it.
+fn booted() -> Site {
+    let site = application(Php::Cgi);
+    let front = site.root().join("public/index.php");
+    let text = fs::read_to_string(&front).expect("it was copied");
+    let (boot, _) = text
+        .split_once("$request = Request::createFromGlobals();")
+        .expect("its last part");
+    let text = format!(
+        "{boot}
+        $handle = static function () use ($kernel): void {{
+            $request = Request::createFromGlobals();
+            $response = $kernel->handle($request);
+            $response->send();
+            $kernel->terminate($request, $response);
+        }};
+        ignore_user_abort(true);
+        while (frankenphp_handle_request($handle)) {{
+        }}"
+    );
+    fs::write(&front, text).expect("the directory is ours");
+    site.setting(&format!("worker = {front:?}"))
+}
+
+#[test]
+fn a_symfony_site_works_in_worker_mode() {
+    let server = booted().start();
+    visit_at(&server);
+    visit_at(&server);
+}
+
+fn visit_at(server: &Haulier) {
     let mut browser = Browser::new(server.address());
 
     let style = browser.get("/css/forms.css").expect(200);
@@ -113,6 +150,11 @@ fn a_symfony_site_works_with_php_cgi() {
 }
 
 #[test]
+fn a_symfony_site_works_with_workers_of_our_own() {
+    visit(Php::Embedded);
+}
+
+#[test]
 fn a_symfony_site_works_with_php_fpm() {
     visit(Php::Fpm(Socket::Unix));
 }
@@ -120,11 +162,11 @@ fn a_symfony_site_works_with_php_fpm() {
 /// BinaryFileResponse changes over by itself, for files beneath a root; others it passes through as ever.
 #[test]
 fn a_binary_file_response_is_handed_over() {
-    for php in [Php::Cgi, Php::Fpm(Socket::Unix)] {
+    for php in [Php::Cgi, Php::Embedded, Php::Fpm(Socket::Unix)] {
         let site = application(php);
         let files = site.root().join("files");
-        std::fs::create_dir(&files).expect("a copy of ours");
-        std::fs::write(files.join("report of 2026.pdf"), content(400_000)).expect("a copy of ours");
+        fs::create_dir(&files).expect("a copy of ours");
+        fs::write(files.join("report of 2026.pdf"), content(400_000)).expect("a copy of ours");
         let server = site.start();
 
         let response = server.get("/download/report").expect(200);

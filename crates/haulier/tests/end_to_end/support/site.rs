@@ -17,6 +17,8 @@ use super::readable_directory;
 pub(crate) enum Php {
     /// php-cgi, started and watched by haulier.
     Cgi,
+    /// Workers of haulier's own inside it.
+    Embedded,
     /// php-fpm, started by the test.
     Fpm(Socket),
 }
@@ -269,9 +271,14 @@ impl Site {
         match fpm {
             _ if self.php.is_none() => {}
             None => {
+                let run = if self.php == Some(Php::Embedded) {
+                    "run = \"embed\""
+                } else {
+                    ""
+                };
                 let _ = writeln!(
                     text,
-                    "[pool.php]\nworkers = {}\n{}\n[pool.php.ini]",
+                    "[pool.php]\nworkers = {}\n{run}\n{}\n[pool.php.ini]",
                     self.workers, self.pool
                 );
                 for (name, value) in &self.ini {
