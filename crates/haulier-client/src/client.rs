@@ -44,7 +44,7 @@ pub struct Located {
 
 impl Client {
     /// # Errors
-    /// If the system's certificate store cannot be used.
+    /// The system's certificate store cannot be used.
     pub fn new(settings: ClientSettings) -> io::Result<Self> {
         Ok(Self {
             connector: Connector::new(settings.connect.clone())?,

@@ -106,7 +106,7 @@ pub struct Connector {
 
 impl Connector {
     /// # Errors
-    /// If the system's certificate store cannot be used.
+    /// The system's certificate store cannot be used.
     pub fn new(settings: ConnectSettings) -> io::Result<Self> {
         let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
         let mut tls = rustls::ClientConfig::builder_with_provider(provider)

@@ -194,7 +194,7 @@ settings_table! {
     max_requests: Count(0, "0 is no limit") = 1000;
     /// The php-cgi program; `auto` takes the newest one found.
     php: Path = "auto";
-    /// What runs in it: `cgi` is php-cgi's own loop, `embed` haulier's workers, `auto` these if haulier was built for that PHP.
+    /// The loop in it: `cgi` is php-cgi's own, `embed` haulier's workers, `auto` these if haulier was built for that PHP.
     run: Text = "cgi";
     /// php.ini settings of this pool.
     ini: Pairs = {};
@@ -224,7 +224,7 @@ impl Supervised {
         }
     }
 
-    /// Whether its workers boot a script before they take requests.
+    /// True if its workers boot a script before they take requests.
     pub fn boots_script(&self) -> bool {
         self.embedded.as_ref().is_some_and(|embedded| embedded.script.is_some())
     }

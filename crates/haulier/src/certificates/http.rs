@@ -25,7 +25,7 @@ pub(super) struct Client {
 
 impl Client {
     /// # Errors
-    /// If the system's certificate store cannot be used.
+    /// The system's certificate store cannot be used.
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self {
             connector: Arc::new(Connector::new(ConnectSettings::default())?),

@@ -27,9 +27,9 @@ settings_table! {
     probes: Text = "off";
     /// Socket on which `haulier status`, `reload` and `stop` ask.
     control: Text else "haulier-PORT.sock in the runtime directory";
-    /// How long running requests may go on after a stop.
+    /// Time that running requests have after a stop.
     grace: Duration -> Duration = "30s";
-    /// How long a server that is to stop serves on, while `/readyz` and its answers say that it leaves.
+    /// Time for which a server that is to stop serves on, while `/readyz` and its answers say that it leaves.
     lame_duck: Duration -> Duration = "0s";
     /// Directory of the nameless files that hold bodies; not a tmpfs.
     spool_dir: Text = "/var/tmp";

@@ -15,11 +15,11 @@ settings_table! {
     root: Path else "required, unless `images` has a `store`";
     /// Host names it answers to: `example.com`, `*.example.com`, or `*`.
     hosts: Texts = ["*"];
-    /// What the project is: `auto` looks, a name decides, `plain` turns presets off.
+    /// Kind of the project: `auto` looks, a name decides, `plain` turns presets off.
     app: Text = "auto";
     /// The pool that runs its PHP.
     pool: Text else "the only one";
-    /// What answers for every path that is no file: a script such as `/index.php`, or a page such as `/index.html`.
+    /// The script or page that answers for every path that is no file, such as `/index.php` or `/index.html`.
     front: Text else "as `app` says";
     /// The script that stays booted and takes one request after the other (worker mode), such as `public/index.php`.
     worker: Path else "none: every request boots the application";
@@ -59,7 +59,7 @@ settings_table! {
     requests_per_ip: Rate else "as in `[limits]`";
     /// Longest time without a byte of a request body of this site; then 408.
     body_timeout: Deadline else "as in `[limits]`";
-    /// How long a connection is kept after an answer of this site.
+    /// Longest time that a connection is kept after an answer of this site.
     idle_timeout: Deadline else "as in `[limits]`";
     /// Longest time a client of this site may take nothing; then the connection ends.
     send_timeout: Deadline else "as in `[limits]`";

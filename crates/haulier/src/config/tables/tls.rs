@@ -22,7 +22,7 @@ settings_table! {
     /// `[tls]`
     pub(crate) struct TlsTable = "tls";
 
-    /// Where certificates come from: `acme`, `local` (an authority of our own), `off`, or `auto`: `acme` for public
+    /// Origin of certificates: `acme`, `local` (an authority of our own), `off`, or `auto`: `acme` for public
     /// names.
     mode: Choice(CertificateMode, MODES) = "auto";
     /// File of a certificate with its chain, for sites without one of their own.
@@ -31,7 +31,7 @@ settings_table! {
     key: Path else "in the file of `cert`";
     /// Clients without TLS are sent to `https://`.
     redirect: Flag = true;
-    /// How long browsers shall insist on TLS, such as `"1y"`.
+    /// Time for which browsers insist on TLS, such as `"1y"`.
     hsts: Deadline else "none";
     /// The oldest version that is spoken: `1.2` or `1.3`.
     min: Choice(LeastVersion, VERSIONS) = "1.2";
@@ -39,7 +39,7 @@ settings_table! {
     email: Text else "none";
     /// The certificate authority, by the address of its ACME directory.
     directory: Text = "https://acme-v02.api.letsencrypt.org/directory";
-    /// How the authority asks: `http-01` (port 80), `tls-alpn-01` (port 443), or whichever is open.
+    /// Challenge of the authority: `http-01` (port 80), `tls-alpn-01` (port 443), or the one whose port is open.
     challenge: Choice(Option<Challenge>, CHALLENGES) = "auto";
     /// Directory of the keys and certificates haulier keeps; servers that share names share it.
     state: Path else "/var/lib/haulier, or ~/.local/state/haulier";
@@ -57,6 +57,6 @@ settings_table! {
     key: Path else "in the file of `cert`";
     /// Clients without TLS are sent to `https://`.
     redirect: Flag else "as in `[tls]`";
-    /// How long browsers shall insist on TLS.
+    /// Time for which browsers insist on TLS.
     hsts: Deadline else "as in `[tls]`";
 }
