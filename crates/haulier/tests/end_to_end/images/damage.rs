@@ -92,7 +92,7 @@ fn a_cached_variant_that_changed_on_the_disk_is_made_again_and_never_sent() {
             "{target} in the next process"
         );
     }
-    haulier.wait_for_line("a cached value was damaged");
+    haulier.wait_for_line("a damaged value in the cache was removed");
 }
 
 /// An answer that says so, and that nobody keeps.

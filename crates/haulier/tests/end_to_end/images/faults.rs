@@ -225,7 +225,7 @@ fn an_object_that_is_not_what_its_id_says_is_never_a_whole_answer() {
             // It is sent as it comes: what was not known at its head is seen in that it breaks off.
             Err(_) => assert!(image.len() > 1 << 20, "a short one is compared first"),
         }
-        haulier.wait_for_line("store_damaged: an original is not what its id says");
+        haulier.wait_for_line("store_damaged: an original does not match its id");
         store.is(Mood::Well);
         assert!(haulier.get(&target).expect(200).body == image);
         assert_eq!(picture(haulier.get(&format!("/{id}?w=100"))).1, 100);
