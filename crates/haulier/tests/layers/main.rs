@@ -47,7 +47,7 @@ const LAYERS: &[(&str, &str)] = &[
     ),
     (
         "haulier-image-service",
-        "service background render upload originals stream cache info integrity presence error image request \
+        "service background render upload originals stream cache info integrity presence error image request options \
          clock",
     ),
     (
