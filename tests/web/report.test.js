@@ -85,7 +85,7 @@ test('a sweep has its curves, and the data in the page is that of the file', { t
   const { directory, page } = await measured(t, '1,4,12');
   const { tab, complaints } = await open(t, page, { viewport: { width: 390, height: 800 } });
   assert.deepEqual(complaints, []);
-  assert.equal(await tab.getByRole('img', { name: 'Requests a second against connections' }).count(), 1);
+  assert.equal(await tab.getByRole('img', { name: 'Requests a second by connections' }).count(), 1);
   const again = join(directory, 'again.json');
   execFileSync(program, ['bench', 'report', page, '-o', again]);
   assert.deepEqual(JSON.parse(readFileSync(again, 'utf8')), JSON.parse(readFileSync(join(directory, 'run.json'), 'utf8')));
