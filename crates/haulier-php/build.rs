@@ -44,7 +44,7 @@ fn main() {
     fs::write(out.join("extensions.rs"), text).expect("cargo gives a directory to write in");
 }
 
-/// What the program prints; `None` if it is not there.
+/// The program's output for one option; `None` if it is not installed or fails.
 fn asked(program: &str, question: &str) -> Option<String> {
     let output = Command::new(program).arg(question).output().ok()?;
     output

@@ -707,7 +707,7 @@ mod tests {
         /// `[shop]`
         pub(crate) struct ShopTable = "shop";
 
-        /// Where it is.
+        /// Its address.
         street: Text else "none";
         /// Its customers.
         customers: Rows(CustomerRows);

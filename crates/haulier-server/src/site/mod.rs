@@ -13,9 +13,7 @@ pub use filters::{Canonical, FilterSettings, Maintenance, MaintenanceTable, With
 pub(crate) use php::SitePhp;
 pub use php::{OffloadSettings, PhpSettings, WorkerScript, send_token};
 pub(crate) use router::Router;
+pub use routes::{Login, MountSettings, RouteSettings, RouteTable};
 pub(crate) use routes::{Mount, PathRules, Routes};
-pub use settings::{
-    Login, MountSettings, OffloadTable, RedirectRule, RewriteRule, RouteSettings, RouteTable, SiteLimits, SiteRows,
-    SiteSettings, SpoolSettings,
-};
+pub use settings::{OffloadTable, RedirectRule, RewriteRule, SiteLimits, SiteRows, SiteSettings, SpoolSettings};
 pub(crate) use site::{SharedParts, Site};

@@ -2,20 +2,19 @@
 
 use std::sync::Arc;
 
-use haulier_http::{Network, Timeouts};
+use haulier_http::Timeouts;
 use haulier_settings::settings_table;
 
 use super::filters::FilterSettings;
 use super::php::PhpSettings;
+use super::routes::RouteSettings;
 use crate::access_log::AccessLog;
 use crate::compress::dictionary::DictionarySettings;
 use crate::compress::settings::CompressSettings;
 use crate::files::FileSettings;
 use crate::images::ImageSite;
-use crate::password::Htpasswd;
 use crate::pattern::glob::Glob;
 use crate::pattern::target::Target;
-use crate::rate_limiter::RateLimiter;
 
 settings_table! {
     /// The rows of `[site.NAME]` about paths and responses.
@@ -132,72 +131,4 @@ pub struct RewriteRule {
     pub from: Glob,
     /// A path, with or without a query.
     pub to: Target,
-}
-
-settings_table! {
-    /// `[[site.NAME.route]]`
-    pub struct RouteTable = "site.NAME.route" =>
-
-    /// One `[[site.NAME.route]]`.
-    #[derive(Debug, Clone)]
-    pub struct RouteSettings {
-        /// The paths of the route.
-        path: Glob = Glob::new("/*").expect("a pattern");
-        /// Another document root, or another pool.
-        mount: Option<MountSettings> = None;
-        /// Clients that may request these paths; others get 403. `None` allows all.
-        allow: Option<Vec<Network>> = None;
-        /// The required passwords.
-        login: Option<Login> = None;
-        /// Limits the requests of one client address to these paths.
-        rate: Option<Arc<RateLimiter>> = None;
-    }
-
-    /// Pattern of its paths.
-    path: Text else "required";
-    /// The pool that runs PHP for them.
-    pool: Text else "that of the site";
-    /// Another project for `/prefix/*`; its paths begin after the prefix.
-    root: Path else "that of the site";
-    /// Application of that project.
-    app: Text else "found, as for a site";
-    /// Its front controller, or its page for missing files.
-    front: Text else "as `app` says";
-    /// Denies these paths to all clients; 404.
-    deny: Flag -> bool = false;
-    /// Addresses and networks that may request them; 403 for others.
-    allow: Texts else "everybody";
-    /// Password file in the format of `htpasswd`; `"off"` if a wider route has one.
-    basic_auth: Path else "none";
-    /// Requests of one client address to these paths: `"5/m"`; 429 beyond.
-    rate: Rate else "none";
-}
-
-impl RouteSettings {
-    /// A route without rules.
-    #[must_use]
-    pub fn new(path: Glob) -> Self {
-        Self {
-            path,
-            ..Self::default()
-        }
-    }
-}
-
-/// A mounted site.
-#[derive(Debug, Clone)]
-pub struct MountSettings {
-    /// Its files and PHP; its hosts, routes and filters are not used.
-    pub site: Box<SiteSettings>,
-    /// The path of the mount without slash at the end: `/wiki`, or empty.
-    pub prefix: String,
-}
-
-/// Passwords of a route.
-#[derive(Debug, Clone)]
-pub enum Login {
-    /// The users of a password file.
-    Users(Arc<Htpasswd>),
-    /// No password, even if a wider route requires one.
-    Off,
 }

@@ -411,7 +411,8 @@ fn connections_of(port: u16) -> Vec<(String, String)> {
         .collect()
 }
 
-/// What the kernel says of a connection and of its other end, and who holds that: for the report of one that is left.
+/// State of a connection that was left open, from the kernel's table: its own end, the other end, and the process that
+/// holds that.
 fn connection_of(link: &str) -> String {
     let table = fs::read_to_string("/proc/net/tcp").unwrap_or_default();
     let rows: Vec<Vec<&str>> = table.lines().map(|row| row.split_whitespace().collect()).collect();
