@@ -10,21 +10,23 @@
 #include "request.h"
 
 #include "ext/date/php_date.h"
+#include "ext/json/php_json.h"
 #include "ext/session/php_session.h"
 #include "ext/standard/basic_functions.h"
 #include "ext/standard/file.h"
-#include "ext/standard/info.h"
 #include "php_main.h"
 #include "php_output.h"
 #include "php_variables.h"
 #include "zend_exceptions.h"
-#include "zend_interfaces.h"
 #include "zend_smart_str.h"
 #include "ext/spl/spl_exceptions.h"
 
 #include <locale.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* Levels of frankenphp_log(). */
+enum { LOG_DEBUG_LEVEL = -4, LOG_INFO_LEVEL = 0, LOG_WARN_LEVEL = 4, LOG_ERROR_LEVEL = 8 };
 
 /* The script runs, and may ask for requests. */
 static bool is_booted_script;
@@ -224,7 +226,6 @@ static void finish_request(void)
 
 static void start_output(void)
 {
-	php_output_activate();
 	if (PG(expose_php)) {
 		sapi_add_header(SAPI_PHP_VERSION_HEADER, sizeof(SAPI_PHP_VERSION_HEADER) - 1, 1);
 	}
@@ -367,6 +368,22 @@ PHP_FUNCTION(headers_send)
 	RETURN_LONG(0);
 }
 
+/* A level in the words of Go's slog, whose numbers FrankenPHP takes: the name at or below it, and the distance to that. */
+static void append_level(smart_str *line, zend_long level)
+{
+	const char *name = level < LOG_INFO_LEVEL ? "DEBUG" : level < LOG_WARN_LEVEL ? "INFO"
+			: level < LOG_ERROR_LEVEL ? "WARN" : "ERROR";
+	zend_long of_name = level < LOG_INFO_LEVEL ? LOG_DEBUG_LEVEL : level < LOG_WARN_LEVEL ? LOG_INFO_LEVEL
+			: level < LOG_ERROR_LEVEL ? LOG_WARN_LEVEL : LOG_ERROR_LEVEL;
+	smart_str_appends(line, name);
+	if (level != of_name) {
+		if (level > of_name) {
+			smart_str_appendc(line, '+');
+		}
+		smart_str_append_long(line, level - of_name);
+	}
+}
+
 PHP_FUNCTION(frankenphp_log)
 {
 	zend_string *message;
@@ -378,8 +395,20 @@ PHP_FUNCTION(frankenphp_log)
 		Z_PARAM_LONG(level)
 		Z_PARAM_ARRAY_HT(context)
 	ZEND_PARSE_PARAMETERS_END();
-	(void) level;
-	php_log_err(ZSTR_VAL(message));
+	smart_str line = { 0 };
+	append_level(&line, level);
+	smart_str_appendl(&line, ": ", 2);
+	smart_str_append(&line, message);
+	if (context && zend_hash_num_elements(context) > 0) {
+		zval of_context;
+		ZVAL_ARR(&of_context, context);
+		smart_str_appendc(&line, ' ');
+		php_json_encode(&line, &of_context, PHP_JSON_PARTIAL_OUTPUT_ON_ERROR | PHP_JSON_INVALID_UTF8_SUBSTITUTE
+				| PHP_JSON_UNESCAPED_SLASHES | PHP_JSON_UNESCAPED_UNICODE);
+	}
+	smart_str_0(&line);
+	php_log_err(ZSTR_VAL(line.s));
+	smart_str_free(&line);
 }
 
 static void add_header_of(const struct param *param, zval *headers)
@@ -440,6 +469,14 @@ const zend_function_entry booted_functions[] = {
 	PHP_FE_END
 };
 
+void booted_register_constants(int module_number)
+{
+	REGISTER_LONG_CONSTANT("FRANKENPHP_LOG_LEVEL_DEBUG", LOG_DEBUG_LEVEL, CONST_CS | CONST_PERSISTENT);
+	REGISTER_LONG_CONSTANT("FRANKENPHP_LOG_LEVEL_INFO", LOG_INFO_LEVEL, CONST_CS | CONST_PERSISTENT);
+	REGISTER_LONG_CONSTANT("FRANKENPHP_LOG_LEVEL_WARN", LOG_WARN_LEVEL, CONST_CS | CONST_PERSISTENT);
+	REGISTER_LONG_CONSTANT("FRANKENPHP_LOG_LEVEL_ERROR", LOG_ERROR_LEVEL, CONST_CS | CONST_PERSISTENT);
+}
+
 void booted_run(void)
 {
 	zend_first_try {
@@ -456,6 +493,12 @@ void booted_run(void)
 			zend_destroy_file_handle(&file);
 		}
 	} zend_end_try();
+	is_booted_script = false;
+	if (request_is_open()) {
+		request_is_last(); /* exit() or a fatal error: what the script still says belongs to it */
+	} else {
+		serve_refuse();
+	}
 	/* What the boot has registered for the end of the script runs now, behind what the request has. */
 	if (has_begun && boot.shutdown_functions) {
 		if (BG(user_shutdown_function_names)) {

@@ -27,6 +27,7 @@ static PHP_MINIT_FUNCTION(haulier)
 	haulier_settings.workers = number(taken("HAULIER_WORKERS"), 1);
 	haulier_settings.script = taken("HAULIER_SCRIPT");
 	haulier_settings.marker = taken("HAULIER_MARKER");
+	booted_register_constants(module_number);
 	return SUCCESS;
 }
 

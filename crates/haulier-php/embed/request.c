@@ -11,6 +11,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -27,6 +28,10 @@ enum record_type {
 };
 
 enum { HEADER = 8, MOST_CONTENT = 65528, VERSION = 1, RESPONDER = 1, KEEP_CONNECTION = 1 };
+/* protocolStatus of FCGI_END_REQUEST (FastCGI 5.5): the request was not begun. */
+enum { REQUEST_COMPLETE = 0, OVERLOADED = 2 };
+/* The highest bit of appStatus tells haulier that the worker ends. */
+enum { WORKER_ENDS = 0x80 };
 /* Bytes read at a time: a request with its parameters usually comes in one read. */
 enum { INPUT = 64 * 1024 };
 /* Bytes of the response that are collected before they are written. */
@@ -38,7 +43,7 @@ enum { MOST_PARAMS = 16 * 1024 * 1024 };
 
 static struct {
 	int connection;
-	bool is_open, keeps_connection, is_broken;
+	bool is_open, keeps_connection, is_broken, is_last;
 	uint16_t id;
 
 	char input[INPUT];
@@ -445,6 +450,21 @@ bool request_write_stderr(const char *bytes, size_t count)
 	return r.is_open && !r.is_broken && collect(STDERR, bytes, count);
 }
 
+/* Sends FCGI_END_REQUEST behind what has been laid out. */
+static bool write_end(int protocol_status)
+{
+	char end[HEADER + 8] = { 0 };
+	put_header(end, END_REQUEST, 8, 0);
+	end[HEADER] = (char) (r.is_last ? WORKER_ENDS : 0);
+	end[HEADER + 4] = (char) protocol_status;
+	if (r.written + sizeof end > OUTPUT) {
+		request_flush();
+	}
+	memcpy(r.output + r.written, end, sizeof end);
+	r.written += sizeof end;
+	return request_flush();
+}
+
 bool request_end(void)
 {
 	if (!r.is_open) {
@@ -454,16 +474,28 @@ bool request_end(void)
 	char rest[4096];
 	while (!r.body_ended && request_read(rest, sizeof rest) > 0) {
 	}
-	char end[HEADER + 8] = { 0 };
-	put_header(end, END_REQUEST, 8, 0);
-	if (r.written + sizeof end > OUTPUT) {
-		request_flush();
-	}
-	memcpy(r.output + r.written, end, sizeof end);
-	r.written += sizeof end;
-	bool sent = request_flush();
+	bool sent = write_end(REQUEST_COMPLETE);
 	r.is_open = false;
 	return sent && !r.is_broken;
+}
+
+void request_is_last(void)
+{
+	r.is_last = true;
+}
+
+void request_refuse(int connection)
+{
+	unsigned char header[HEADER];
+	/* What has come before this is read below; what comes behind it is an error for the server. */
+	shutdown(connection, SHUT_RD);
+	if (connection != r.connection || !read_header(header) || header[1] != BEGIN_REQUEST) {
+		return;
+	}
+	r.id = (uint16_t) (header[2] << 8 | header[3]);
+	write_end(OVERLOADED);
+	while (skip_record() && read_header(header)) {
+	}
 }
 
 bool request_is_open(void)

@@ -43,6 +43,12 @@ bool request_flush(void);
 /* Ends the request: FCGI_END_REQUEST. False if the connection cannot be used again. */
 bool request_end(void);
 
+/* Announces with the end of the current request that the worker takes no further one. */
+void request_is_last(void);
+
+/* Takes nothing more from a connection, and refuses a request that has come over it: the server repeats it elsewhere. */
+void request_refuse(int connection);
+
 /* Whether a request has been received and not ended. */
 bool request_is_open(void);
 

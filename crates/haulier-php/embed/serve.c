@@ -140,6 +140,14 @@ bool serve_next(void)
 	}
 }
 
+void serve_refuse(void)
+{
+	if (connection >= 0) {
+		request_refuse(connection);
+		hang_up();
+	}
+}
+
 /* Runs the script that the request names. */
 static void run_script(void)
 {

@@ -35,9 +35,12 @@ void sapi_announce(const char *text, size_t length);
 ZEND_NORETURN void serve_forever(void);
 /* Waits for the next request of this worker; false if it is to end. */
 bool serve_next(void);
+/* Refuses what the server has sent to this worker, which ends, so that another worker gets it. */
+void serve_refuse(void);
 
 /* booted.c: a script that stays booted and takes one request after the other. */
 void booted_run(void);
 extern const zend_function_entry booted_functions[];
+void booted_register_constants(int module_number);
 
 #endif

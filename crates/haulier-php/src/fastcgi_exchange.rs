@@ -30,6 +30,9 @@ const FILE_PIECE: usize = 32 * 1024;
 /// readfile in records of 65,528.
 const LONG_CONTENT: u16 = 32 * 1024;
 
+/// Bit of the application status by which a worker of our own says that it takes no further request (embed/request.c).
+const WORKER_ENDS: u32 = 1 << 31;
+
 /// Bytes of the first read if the last response on the connection was long: content read together with the head has to
 /// be copied.
 const SHORT_READ: usize = 8 * 1024;
@@ -59,6 +62,8 @@ pub(crate) struct FastCgiExchange {
     surplus: bool,
     /// Content went to its destination without a copy here.
     was_placed: bool,
+    /// The worker is one of our own, whose FCGI_END_REQUEST tells more.
+    of_own_worker: bool,
 }
 
 /// The unsent rest of a request.
@@ -98,6 +103,7 @@ impl FastCgiExchange {
             broken: false,
             surplus: false,
             was_placed: false,
+            of_own_worker: false,
         }
     }
 
@@ -105,6 +111,14 @@ impl FastCgiExchange {
     pub(crate) fn may_finish(self) -> Self {
         Self {
             marker: Some(MarkerFinder::default()),
+            ..self
+        }
+    }
+
+    /// Reads the application status as our own workers set it.
+    pub(crate) fn of_own_worker(self) -> Self {
+        Self {
+            of_own_worker: true,
             ..self
         }
     }
@@ -435,7 +449,8 @@ impl FastCgiExchange {
 
     /// True if the connection can carry the next request.
     pub(crate) fn is_reusable(&self) -> bool {
-        self.keep_conn && self.end.is_some() && self.unsent.is_none() && !self.broken && !self.surplus
+        let stays = |end: EndRequest| !self.of_own_worker || end.app_status & WORKER_ENDS == 0;
+        self.keep_conn && self.end.is_some_and(stays) && self.unsent.is_none() && !self.broken && !self.surplus
     }
 
     fn begin(&self) -> [u8; 16] {

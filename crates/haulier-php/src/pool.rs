@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use haulier_http::{Presence, is_live};
 use haulier_proto::fastcgi::CgiHead;
 
-use crate::error::{AttemptError, PoolError, StartError};
+use crate::error::{AttemptError, BadResponse, PoolError, StartError};
 use crate::external::{ExternalServer, ping_params};
 use crate::fastcgi_exchange::FastCgiExchange;
 use crate::lease::Lease;
@@ -26,6 +26,9 @@ use crate::status::{PoolStatus, WorkerStatus, workers};
 
 /// The script that [`Pool::warm`] requests; PHP answers 404.
 const NO_SCRIPT: &str = "/haulier/is-this-on";
+
+/// FCGI_OVERLOADED (FastCGI 5.5): the application has not begun the request.
+const OVERLOADED: u8 = 2;
 
 /// PHP workers with the queue in front of them, shared by all threads. Dropping it ends the workers.
 #[derive(Debug)]
@@ -138,7 +141,7 @@ impl Pool {
                 Ok(head) => return Ok(response(head, exchange, lease, queued, request)),
                 Err(error) if sent < retries && self.may_retry(&error, request, &exchange) => {
                     sent += 1;
-                    self.note_retry(&lease, request);
+                    self.note_retry(&error, &lease, request);
                     let again = upstream
                         .lease_again(lease.into_inner(), request.lease_request())
                         .await?;
@@ -156,14 +159,24 @@ impl Pool {
         let is_harmless = match error {
             AttemptError::Unsent(_) => true,
             AttemptError::HungUp(_) => request.idempotent && !exchange.answered(),
+            AttemptError::BadResponse(BadResponse::Refused(status)) => *status == OVERLOADED,
             _ => false,
         };
         is_harmless && !self.shared.upstream.is_stopping()
     }
 
-    fn note_retry(&self, lease: &Lease, request: &Request<'_>) {
+    fn note_retry(&self, error: &AttemptError, lease: &Lease, request: &Request<'_>) {
         self.shared.count(|counts| counts.retries += 1);
         let (pool, request) = (self.shared.settings.name.as_str(), (request.label)());
+        if matches!(error, AttemptError::BadResponse(_)) {
+            tracing::debug!(
+                pool,
+                pid = lease.pid(),
+                request,
+                "the PHP worker ends, another one gets the request"
+            );
+            return;
+        }
         let (pid, ended) = lease.find_ended();
         let ended = ended.map(tracing::field::display);
         tracing::warn!(

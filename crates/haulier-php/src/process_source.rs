@@ -47,6 +47,7 @@ impl ProcessSource {
     pub(crate) fn exchange(&self, settings: &PoolSettings) -> FastCgiExchange {
         let exchange = FastCgiExchange::new(settings.response_head, settings.kind.keeps_connections());
         match self {
+            Self::Supervised(_) if settings.kind.is_embedded() => exchange.may_finish().of_own_worker(),
             Self::Supervised(_) => exchange.may_finish(),
             // php-fpm has its own fastcgi_finish_request().
             Self::External(_) => exchange,

@@ -106,6 +106,11 @@ impl PoolKind {
         }
     }
 
+    /// True if its workers are haulier's own inside PHP's program.
+    pub fn is_embedded(&self) -> bool {
+        self.supervised().is_some_and(|own| own.embedded.is_some())
+    }
+
     /// The account that PHP runs as, if it is not haulier's own.
     pub fn user(&self) -> Option<&User> {
         self.supervised()?.user.as_ref()

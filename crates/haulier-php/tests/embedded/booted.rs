@@ -1,10 +1,12 @@
 //! A script that stays booted: what it keeps from one request to the next, and what it does not.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use haulier_php::Pool;
 use serde_json::Value;
+use tokio::task::JoinSet;
 
 use crate::support::{Answer, Call, Scripts, embedded, own_pool};
 
@@ -29,8 +31,6 @@ const TELLING: &str = r#"<?php
         if ($do === 'exit') { echo 'bye'; exit; }
         if ($do === 'throw') { throw new RuntimeException('thrown'); }
         if ($do === 'memory') { ini_set('memory_limit', '8M'); str_repeat('x', 100 << 20); }
-        if ($do === 'overflow') { $f = function ($f) { return $f($f) + 1; }; ini_set('memory_limit', -1); array_walk_recursive($GLOBALS, fn () => 1); $f($f); }
-        if ($do === 'crash') { posix_kill(getmypid(), 11); }
         if ($do === 'soil') {
             strtok('a b c', ' ');
             @trigger_error('soiled');
@@ -169,15 +169,85 @@ async fn the_end_of_the_script_belongs_to_its_request_and_a_spare_takes_the_next
 }
 
 #[tokio::test]
-async fn a_crash_costs_one_request() {
+async fn the_fields_of_request_and_response_are_told() {
     let scripts = Scripts::new();
-    let pool = booted(&scripts, 2, TELLING);
-    tell(&scripts, &pool, "").await;
-    let crashed = Call::get(&scripts, "do=crash").answer(&pool).await;
-    assert!(crashed.is_err(), "{crashed:?}");
-    for _ in 0..10 {
-        tell(&scripts, &pool, "").await;
+    let script = r#"<?php while (frankenphp_handle_request(function () {
+        header('X-Of: ' . $_GET['n']);
+        echo json_encode([getallheaders(), apache_request_headers(), apache_response_headers()]);
+    })) {}"#;
+    let pool = booted(&scripts, 1, script);
+    for n in ["1", "2"] {
+        let call = Call::get(&scripts, &format!("n={n}"))
+            .param("HTTP_X_ASKED", n)
+            .param("HTTP_HOST", "shop.example");
+        let told: Value = serde_json::from_str(&call.text(&pool).await).expect("JSON");
+        let asked = serde_json::json!({"X-Asked": n, "Host": "shop.example"});
+        assert_eq!((&told[0], &told[1]), (&asked, &asked));
+        assert_eq!(told[2]["X-Of"], n, "{told}");
     }
-    assert_eq!(pool.status().counts.crashes, 1);
+    pool.stop(Duration::from_secs(5)).await;
+}
+
+#[tokio::test]
+async fn frankenphp_log_tells_level_and_context() {
+    let scripts = Scripts::new();
+    let script = r#"<?php while (frankenphp_handle_request(function () {
+        frankenphp_log('plain');
+        frankenphp_log('stock is low', FRANKENPHP_LOG_LEVEL_WARN, ['left' => 3, 'path' => 'a/ä']);
+        frankenphp_log('below', FRANKENPHP_LOG_LEVEL_DEBUG - 1);
+        frankenphp_log('above', FRANKENPHP_LOG_LEVEL_ERROR + 2, []);
+    })) {}"#;
+    let pool = booted(&scripts, 1, script);
+    let logged = answer(&scripts, &pool, "").await.stderr;
+    let logged = String::from_utf8_lossy(&logged);
+    for line in [
+        "INFO: plain",
+        r#"WARN: stock is low {"left":3,"path":"a/ä"}"#,
+        "DEBUG-1: below",
+        "ERROR+2: above",
+    ] {
+        assert!(logged.lines().any(|logged| logged.ends_with(line)), "{line}: {logged}");
+    }
+    pool.stop(Duration::from_secs(5)).await;
+}
+
+/// Two clients at a time, of POST requests that must not be repeated once they were begun.
+#[tokio::test(flavor = "local")]
+async fn a_script_that_ends_its_loop_costs_no_request() {
+    const LOOPS: usize = 3;
+    let scripts = Scripts::new();
+    let script = r#"<?php
+        $handle = function () { echo getmypid(); };
+        for ($left = (int) $_SERVER['MAX_REQUESTS']; $left > 0 && frankenphp_handle_request($handle); $left--) {}
+        usleep(1000); // the next request comes while the script ends
+    "#;
+    scripts.add("worker.php", script);
+    let pool = own_pool(&scripts, 2, |_, own| {
+        own.embedded = Some(embedded(Some(scripts.path("worker.php"))));
+        own.env.push(("MAX_REQUESTS".into(), LOOPS.to_string()));
+    });
+    let mut tasks = JoinSet::new();
+    for _ in 0..2 {
+        let (pool, calls) = (
+            Arc::clone(&pool),
+            (0..60).map(|_| Call::post(&scripts, "", b"x")).collect::<Vec<_>>(),
+        );
+        tasks.spawn_local(async move {
+            let mut pids = Vec::new();
+            for call in calls {
+                pids.push(call.text(&pool).await);
+            }
+            pids
+        });
+    }
+    let mut served: HashMap<String, usize> = HashMap::new();
+    for pid in tasks.join_all().await.into_iter().flatten() {
+        *served.entry(pid).or_default() += 1;
+    }
+    assert_eq!(served.values().sum::<usize>(), 120);
+    assert!(served.values().all(|&count| count <= LOOPS), "{served:?}");
+    let counts = pool.status().counts;
+    assert_eq!((counts.crashes, counts.exits), (0, 0), "{counts:?}");
+    assert!(counts.retries > 0, "no request came while a script ended: {counts:?}");
     pool.stop(Duration::from_secs(5)).await;
 }
