@@ -16,7 +16,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 .NOTPARALLEL:
-.PHONY: help demo test check web pictures build bench experiments fuzz reloads deb tarball container install setup-build setup-demo setup-test setup-bench
+.PHONY: help demo test check web pictures build bench experiments fuzz reloads endurance deb tarball container install setup-build setup-demo setup-test setup-bench
 
 help:                  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -68,6 +68,9 @@ fuzz: setup-build      ## damage every parser's input for FUZZ_SECONDS in all (3
 reloads: setup-build setup-test ## 50,000 requests across 20 reloads, over HTTP/1.1, HTTP/2 and TLS, none of which may fail
 	HAULIER_RELOADS=20 HAULIER_REQUESTS=50000 cargo test --locked -p haulier --test end_to_end -- \
 		reload::requests_across_reloads reload::streams_of_http2_across reload::certificates_are_exchanged
+
+endurance: setup-build setup-test ## 100,000 requests through one worker of each application, which must not grow
+	HAULIER_REQUESTS=100000 cargo test --locked -p haulier --test end_to_end -- --nocapture endurance::
 
 deb: build             ## a Debian package of the release binary, in target/
 	@packaging/deb.sh $(TARGET_DIR)/release/haulier $(TARGET_DIR)

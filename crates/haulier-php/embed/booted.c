@@ -266,11 +266,21 @@ static void import_superglobals(void)
 	}
 }
 
+/* The filter extension keeps the input of the request; sapi_activate() would drop that without freeing it. */
+static void forget_filtered_input(void)
+{
+	zend_module_entry *filter = zend_hash_str_find_ptr(&module_registry, ZEND_STRL("filter"));
+	if (filter && filter->request_shutdown_func) {
+		filter->request_shutdown_func(filter->type, filter->module_number);
+	}
+}
+
 static void begin_request(void)
 {
 	sapi_describe_request();
 	PG(header_is_being_sent) = 0;
 	PG(connection_status) = PHP_CONNECTION_NORMAL;
+	forget_filtered_input();
 	php_output_activate();
 	sapi_activate();
 	SG(sapi_started) = 1;

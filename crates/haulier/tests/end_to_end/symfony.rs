@@ -45,7 +45,7 @@ fn visit(php: Php) {
 }
 
 /// The same application with its front controller as a loop, as `runtime/frankenphp-symfony` and Symfony 7.4 have it.
-fn booted() -> Site {
+pub(super) fn booted() -> Site {
     let site = application(Php::Cgi);
     let front = site.root().join("public/index.php");
     let text = fs::read_to_string(&front).expect("it was copied");

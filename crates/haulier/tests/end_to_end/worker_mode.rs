@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
@@ -88,11 +89,13 @@ fn a_reload_boots_the_new_code_before_it_switches() {
     let server = site.start();
     told(&server, "/");
     let (address, is_over) = (server.address(), AtomicBool::new(false));
+    let all_have_begun = Barrier::new(5);
     thread::scope(|scope| {
         let visitors: Vec<_> = (0..4)
             .map(|_| {
                 scope.spawn(|| {
-                    let mut versions = Vec::new();
+                    let mut versions = vec![told_at(address, "/")["version"].as_u64().expect("a number")];
+                    all_have_begun.wait();
                     while !is_over.load(Ordering::Relaxed) {
                         versions.push(told_at(address, "/")["version"].as_u64().expect("a number"));
                     }
@@ -100,6 +103,7 @@ fn a_reload_boots_the_new_code_before_it_switches() {
                 })
             })
             .collect();
+        all_have_begun.wait();
         for version in 2..5 {
             fs::write(&script, format!("<?php {}", counting(version))).expect("the directory is ours");
             server.reload();
