@@ -4,6 +4,7 @@
 mod support;
 
 mod booted;
+mod failures;
 #[path = "../pool/options.rs"]
 mod options;
 #[path = "../pool/queue.rs"]
