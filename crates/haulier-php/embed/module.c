@@ -6,6 +6,8 @@
 
 #include "ext/standard/info.h"
 
+#include <fcntl.h>
+
 static bool has_taken_over;
 
 static const char *taken(const char *name)
@@ -24,6 +26,10 @@ static int number(const char *text, int otherwise)
 static PHP_MINIT_FUNCTION(haulier)
 {
 	haulier_settings.listener = number(taken("HAULIER_LISTENER"), -1);
+	haulier_settings.control = number(taken("HAULIER_CONTROL"), -1);
+	if (haulier_settings.control >= 0) {
+		fcntl(haulier_settings.control, F_SETFD, FD_CLOEXEC); /* not for programs that scripts run */
+	}
 	haulier_settings.workers = number(taken("HAULIER_WORKERS"), 1);
 	haulier_settings.script = taken("HAULIER_SCRIPT");
 	haulier_settings.marker = taken("HAULIER_MARKER");

@@ -20,7 +20,7 @@
 #include <time.h>
 #include <unistd.h>
 
-struct settings haulier_settings = { .listener = -1 };
+struct settings haulier_settings = { .listener = -1, .control = -1 };
 
 /* A worker that ends before its script has been ready is forked again after a pause: the first, and the longest, ms. */
 enum { FIRST_PAUSE = 100, LAST_PAUSE = 10000 };
@@ -54,6 +54,12 @@ static void end(int number)
 	*all_end = true;
 }
 
+/* For a signal that is to end a wait and nothing else. */
+static void ignore(int number)
+{
+	(void) number;
+}
+
 /* A worker with a booted script goes on while no other has booted that could replace it: the script may be broken now. */
 static bool may_end(void)
 {
@@ -76,6 +82,16 @@ static void end_worker(int number)
 		_exit(0);
 	}
 	is_ending = 1;
+}
+
+/* The signals that the master sees only while it waits, and so never between a question and the wait for its answer. */
+static sigset_t signals_of_master(void)
+{
+	sigset_t signals;
+	sigemptyset(&signals);
+	sigaddset(&signals, SIGCHLD);
+	sigaddset(&signals, SIGTERM);
+	return signals;
 }
 
 static void hang_up(void)
@@ -184,6 +200,8 @@ static ZEND_NORETURN void work(void)
 {
 	struct sigaction action = { .sa_handler = end_worker };
 	sigaction(SIGTERM, &action, NULL);
+	sigset_t signals = signals_of_master();
+	sigprocmask(SIG_UNBLOCK, &signals, NULL);
 	if (haulier_settings.script) {
 		booted_run();
 	} else {
@@ -200,6 +218,8 @@ static void fork_worker(struct place *place)
 	pid_t pid = fork();
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGTERM);
+		signal(SIGCHLD, SIG_DFL);
+		close(haulier_settings.control);
 		own_place = place;
 		work();
 	}
@@ -216,10 +236,40 @@ static struct place *place_of(pid_t pid)
 	return NULL;
 }
 
+/* Answers the server's question what a worker is at. */
+static void answer_question(void)
+{
+	struct {
+		int32_t pid;
+		char calls[8000];
+	} answer;
+	ssize_t got = recv(haulier_settings.control, &answer.pid, sizeof answer.pid, MSG_DONTWAIT);
+	if (got == 0) {
+		close(haulier_settings.control);
+		haulier_settings.control = -1;
+	} else if (got == sizeof answer.pid) {
+		size_t length = place_of(answer.pid) ? trace_worker(answer.pid, answer.calls, sizeof answer.calls) : 0;
+		send(haulier_settings.control, &answer, sizeof answer.pid + length, MSG_DONTWAIT | MSG_NOSIGNAL);
+	}
+}
+
+/* Waits for a signal, such as that of the end of a worker, for a question, or for a time; NULL is for ever. */
+static void wait_for_event(const struct timespec *time)
+{
+	struct pollfd control = { .fd = haulier_settings.control, .events = POLLIN };
+	sigset_t mask;
+	sigprocmask(SIG_BLOCK, NULL, &mask);
+	sigdelset(&mask, SIGCHLD);
+	sigdelset(&mask, SIGTERM);
+	if (ppoll(&control, 1, time, &mask) > 0) {
+		answer_question();
+	}
+}
+
 static void sleep_for(int milliseconds)
 {
 	struct timespec time = { milliseconds / 1000, (milliseconds % 1000) * 1000000L };
-	nanosleep(&time, NULL);
+	wait_for_event(&time);
 }
 
 /* Closes the connections that wait while no worker has booted: their requests fail now, and not after a long time. */
@@ -264,8 +314,11 @@ ZEND_NORETURN void serve_forever(void)
 		own_place = &places[0];
 		work();
 	}
-	struct sigaction action = { .sa_handler = end };
+	sigset_t signals = signals_of_master();
+	sigprocmask(SIG_BLOCK, &signals, NULL);
+	struct sigaction action = { .sa_handler = end }, wake = { .sa_handler = ignore };
 	sigaction(SIGTERM, &action, NULL);
+	sigaction(SIGCHLD, &wake, NULL);
 	if (haulier_settings.script) {
 		/* Two that see a connection do not both wait for it. */
 		fcntl(haulier_settings.listener, F_SETFL, fcntl(haulier_settings.listener, F_GETFL) | O_NONBLOCK);
@@ -275,12 +328,12 @@ ZEND_NORETURN void serve_forever(void)
 	}
 	int pause = 0;
 	while (!is_ending) {
-		pid_t pid = waitpid(-1, NULL, 0);
+		pid_t pid = waitpid(-1, NULL, WNOHANG);
 		struct place *place = pid > 0 ? place_of(pid) : place_of(-1);
-		if (pid < 0 && errno != ECHILD && !place) {
-			continue; /* a signal */
-		}
 		if (!place) {
+			if (pid <= 0) {
+				wait_for_event(NULL);
+			}
 			continue;
 		}
 		if (place->state != BOOTING) {

@@ -5,10 +5,14 @@
 #include "php.h"
 #include "SAPI.h"
 
+#include <sys/types.h>
+
 /* What the server tells by environment variables. */
 struct settings {
 	/* The socket that workers accept connections on. */
 	int listener;
+	/* The socket over which the server asks the master what a worker is at; -1: there is none. */
+	int control;
 	/* Number of workers; 0: this process is the only one. */
 	int workers;
 	/* The script that stays booted; NULL: every request runs its own script. */
@@ -37,6 +41,10 @@ ZEND_NORETURN void serve_forever(void);
 bool serve_next(void);
 /* Refuses what the server has sent to this worker, which ends, so that another worker gets it. */
 void serve_refuse(void);
+
+/* trace.c: the calls of a script. */
+/* Writes the calls of another process of ours, a line each; 0 if it runs no script or cannot be read. */
+size_t trace_worker(pid_t pid, char *text, size_t room);
 
 /* booted.c: a script that stays booted and takes one request after the other. */
 void booted_run(void);

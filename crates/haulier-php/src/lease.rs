@@ -236,9 +236,14 @@ impl Lease {
         let shared = Arc::clone(&self.shared);
         // After SIGTERM php-cgi would first finish the request that hangs.
         let end = |processes: &Processes| processes.end(&self.connection().peer, Signal::KILL);
-        let killed = shared.processes.as_ref().is_some_and(end);
         let pid = self.pid();
-        let tail = shared.stderr.tail(stderr, self.taken());
+        let trace = shared.trace(pid, label);
+        let killed = shared.processes.as_ref().is_some_and(end);
+        let mut tail = shared.stderr.tail(stderr, self.taken());
+        if let Some(trace) = &trace {
+            let separator = if tail.is_empty() { "" } else { "\n" };
+            tail.push_str(&format!("{separator}PHP was at {trace}"));
+        }
         if killed {
             self.note_ending();
         }
@@ -246,7 +251,8 @@ impl Lease {
         shared.count(|counts| counts.timeouts += 1);
         let (pool, stderr) = (shared.settings.name.as_str(), String::from_utf8_lossy(stderr));
         let limit = ShownDuration(after);
-        tracing::error!(pool, pid, killed, after = %limit, request = label, %stderr, "{why}");
+        let trace = trace.as_ref().map(tracing::field::display);
+        tracing::error!(pool, pid, killed, after = %limit, request = label, %stderr, trace, "{why}");
         PoolError::Timeout {
             pid,
             after,

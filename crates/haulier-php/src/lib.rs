@@ -34,6 +34,7 @@ pub mod spawner;
 mod status;
 mod stderr;
 mod supervised;
+mod trace;
 mod watch;
 
 pub use background::background_scripts;
@@ -52,6 +53,8 @@ pub use settings::{
     Balance, Embedded, External, ExternalRows, Health, HealthTable, PoolKind, PoolRows, PoolSettings, Recycle,
     RecycleTable, Rlimit, RlimitsTable, Shrink, Slow, SlowTable, Supervised, SupervisedRows, User, WorkersTable,
 };
+pub use shared_pool::TracedRequest;
 pub use spawner::Spawner;
 pub use status::{PoolStatus, WorkerActivity, WorkerStatus};
 pub use supervised::extension::versions as embedded_versions;
+pub use trace::Trace;

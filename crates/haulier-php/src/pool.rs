@@ -20,7 +20,7 @@ use crate::request::{Body, Request};
 use crate::response::{Response, Silence};
 use crate::running::{LISTED_AFTER, RunningRequest};
 use crate::settings::PoolSettings;
-use crate::shared_pool::SharedPool;
+use crate::shared_pool::{SharedPool, TracedRequest};
 use crate::spawner::Spawner;
 use crate::status::{PoolStatus, WorkerStatus, workers};
 
@@ -102,6 +102,11 @@ impl Pool {
     /// Requests that have been running for a while, the longest-running first.
     pub fn running(&self) -> Vec<RunningRequest> {
         self.shared.running.list()
+    }
+
+    /// The last slow requests whose calls were read, oldest first.
+    pub fn traced(&self) -> Vec<TracedRequest> {
+        self.shared.traced()
     }
 
     /// Status of every worker used so far: long-running first, idle last.

@@ -9,6 +9,7 @@ use rustix::process::Signal;
 use crate::memory;
 use crate::peer::Peer;
 use crate::spawner::Spawner;
+use crate::trace::{Trace, TraceLine};
 
 /// The programs that the supervisor keeps running.
 #[derive(Debug)]
@@ -27,6 +28,8 @@ struct Program {
     pid: AtomicU32,
     /// A descriptor of the process, if it is a separate worker.
     process: Mutex<Option<Arc<OwnedFd>>>,
+    /// Tells what its workers are at, if they are of our own.
+    traces: Mutex<Option<Arc<TraceLine>>>,
 }
 
 impl Program {
@@ -48,7 +51,11 @@ impl Processes {
         }
     }
 
-    pub(crate) fn note_started(&self, server: usize, pid: u32, process: Option<OwnedFd>) {
+    pub(crate) fn note_started(&self, server: usize, pid: u32, process: Option<OwnedFd>, traces: Option<TraceLine>) {
+        *self.programs[server]
+            .traces
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = traces.map(Arc::new);
         self.programs[server].pid.store(pid, Ordering::Relaxed);
         self.programs[server].set_process(process);
     }
@@ -80,6 +87,12 @@ impl Processes {
     /// Sends SIGTERM or SIGKILL to a worker; true if the signal was sent.
     pub(crate) fn end(&self, peer: &Peer, signal: Signal) -> bool {
         peer.end(signal, self.spawner.as_deref())
+    }
+
+    /// The calls of the script that this worker runs; `None` if it runs none, or is none of our own.
+    pub(crate) fn trace(&self, pid: u32) -> Option<Trace> {
+        let line = |program: &Program| program.traces.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        self.programs.iter().filter_map(line).find_map(|line| line.ask(pid))
     }
 
     /// Memory of all programs and their children in bytes, shared memory counted once. Programs that are being started,

@@ -1,5 +1,6 @@
 //! The part of a pool that leases, responses, the supervisor and the maintenance thread share.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
@@ -12,6 +13,19 @@ use crate::recycling::{Recycling, Spent};
 use crate::running::RunningRequests;
 use crate::settings::PoolSettings;
 use crate::stderr::StderrTail;
+use crate::trace::Trace;
+
+/// Slow requests whose calls are kept; each has some kilobytes at most.
+const MOST_TRACED: usize = 20;
+
+/// A slow request, and the calls of its script at that time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TracedRequest {
+    /// Label of the request: `GET /export (req 7e10)`.
+    pub label: String,
+    /// The innermost call first.
+    pub trace: Trace,
+}
 
 /// A pool without its threads.
 #[derive(Debug)]
@@ -23,6 +37,8 @@ pub(crate) struct SharedPool {
     pub(crate) processes: Option<Processes>,
     /// Last lines that PHP wrote outside of requests.
     pub(crate) stderr: Arc<StderrTail>,
+    /// Slow requests with the calls of their scripts, oldest first.
+    traced: Mutex<VecDeque<TracedRequest>>,
     /// Requests that have been running for a while.
     pub(crate) running: Arc<RunningRequests>,
     pub(crate) recycling: Recycling,
@@ -42,11 +58,33 @@ impl SharedPool {
             upstream,
             processes,
             stderr: Arc::default(),
+            traced: Mutex::default(),
             running: Arc::default(),
             recycling,
             started: Instant::now(),
             counts: Mutex::default(),
         })
+    }
+
+    /// The calls of the script at which this worker is, if it is one of our own. They are kept for the dashboard.
+    pub(crate) fn trace(&self, pid: Option<u32>, label: &str) -> Option<Trace> {
+        let trace = self.processes.as_ref()?.trace(pid?)?;
+        let mut traced = self.traced.lock().unwrap_or_else(PoisonError::into_inner);
+        traced.retain(|known| known.label != label);
+        if traced.len() == MOST_TRACED {
+            traced.pop_front();
+        }
+        traced.push_back(TracedRequest {
+            label: label.to_owned(),
+            trace: trace.clone(),
+        });
+        Some(trace)
+    }
+
+    /// The last requests whose calls were read, oldest first.
+    pub(crate) fn traced(&self) -> Vec<TracedRequest> {
+        let traced = self.traced.lock().unwrap_or_else(PoisonError::into_inner);
+        traced.iter().cloned().collect()
     }
 
     fn lock_counts(&self) -> MutexGuard<'_, PoolCounts> {

@@ -1,4 +1,4 @@
-//! The log of slow requests, with the process of each and what it waits for.
+//! The log of slow requests, with the process of each, what it waits for, and the calls of its script.
 //!
 //! /proc shows the system call that a process is in, and its file or connection. Without the permission to read that,
 //! the log names the kernel function, or the process state.
@@ -15,18 +15,24 @@ use crate::running::RunningRequest;
 use crate::settings::Slow;
 use crate::shared_pool::SharedPool;
 use crate::shown_duration::ShownDuration;
+use crate::trace::Trace;
 
 /// Logs every request that has become slow since the last call.
 pub(crate) fn log_new(shared: &SharedPool, slow: &Slow) {
     for request in shared.running.take_slow(slow.after) {
         shared.count(|counts| counts.slow += 1);
         let waits_for = request.pid.map_or_else(|| "unknown".to_owned(), activity);
+        let trace = shared.trace(request.pid, &request.label);
         let (pool, pid, label) = (shared.settings.name.as_str(), request.pid, request.label.as_str());
         let Some(path) = &slow.log else {
-            tracing::warn!(pool, pid, after = %ShownDuration(request.running), request = label, waits_for, "slow request");
+            let (after, trace) = (
+                ShownDuration(request.running),
+                trace.as_ref().map(tracing::field::display),
+            );
+            tracing::warn!(pool, pid, %after, request = label, waits_for, trace, "slow request");
             continue;
         };
-        if let Err(error) = append(path, &line(pool, &request, &waits_for)) {
+        if let Err(error) = append(path, &line(pool, &request, &waits_for, trace.as_ref())) {
             tracing::error!(pool, %error, path = %path.display(), "the log of slow requests cannot be written");
         }
     }
@@ -42,10 +48,14 @@ fn append(path: &Path, line: &str) -> io::Result<()> {
 }
 
 /// One JSON object with a line end.
-fn line(pool: &str, request: &RunningRequest, waits_for: &str) -> String {
+fn line(pool: &str, request: &RunningRequest, waits_for: &str, trace: Option<&Trace>) -> String {
+    let trace = trace.map_or_else(String::new, |trace| {
+        let calls: Vec<String> = trace.calls().iter().map(|call| quoted(call)).collect();
+        format!(",\"trace\":[{}]", calls.join(","))
+    });
     let time = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     format!(
-        "{{\"time\":{}.{:03},\"pool\":{},\"pid\":{},\"after_ms\":{},\"request\":{},\"waits_for\":{}}}\n",
+        "{{\"time\":{}.{:03},\"pool\":{},\"pid\":{},\"after_ms\":{},\"request\":{},\"waits_for\":{}{trace}}}\n",
         time.as_secs(),
         time.subsec_millis(),
         quoted(pool),
@@ -224,7 +234,7 @@ mod tests {
             pid: Some(7),
             served: 0,
         };
-        let line = line("shop", &request, "sleep");
+        let line = line("shop", &request, "sleep", None);
         assert!(
             line.ends_with(
                 "\"pool\":\"shop\",\"pid\":7,\"after_ms\":1500,\"request\":\"GET /a\\\"b\\\\c\\u000a\",\

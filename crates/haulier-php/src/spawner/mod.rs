@@ -119,12 +119,14 @@ impl Spawner {
             admin_ini: inherited.admin_ini.is_some(),
             opcache: inherited.opcache.is_some(),
             extension: inherited.extension.is_some(),
+            control: inherited.control.is_some(),
         };
         let with = [
             Some(listener),
             inherited.admin_ini,
             inherited.opcache,
             inherited.extension,
+            inherited.control,
         ];
         let with: Vec<BorrowedFd<'_>> = with.into_iter().flatten().collect();
         let (pid, stderr) = self.ask(order, &with)?;

@@ -109,7 +109,8 @@ impl SpawnerState {
                 admin_ini,
                 opcache,
                 extension,
-            } => self.start(recipe as usize, [admin_ini, opcache, extension], with),
+                control,
+            } => self.start(recipe as usize, [admin_ini, opcache, extension, control], with),
             SpawnerOrder::HowEnded { master } => answer(self.how_ended(master)?),
             SpawnerOrder::EndGroup { master, force } => {
                 let (_, child) = self.masters.get(&master).ok_or(libc::ESRCH)?;
@@ -135,8 +136,9 @@ impl SpawnerState {
         }
     }
 
-    /// `sent`: which of the admin ini, the directory of opcache and the extension come behind the listener.
-    fn start(&mut self, number: usize, sent: [bool; 3], with: &[OwnedFd]) -> Reply {
+    /// `sent`: which of the admin ini, the directory of opcache, the extension and the socket to the master come behind the
+    /// listener.
+    fn start(&mut self, number: usize, sent: [bool; 4], with: &[OwnedFd]) -> Reply {
         let recipe = self.recipes.get(number).ok_or(libc::EINVAL)?;
         let running = self.masters.values().filter(|(other, _)| *other == number).count();
         if running >= GENERATIONS * recipe.programs {
@@ -144,11 +146,12 @@ impl SpawnerState {
         }
         let mut with = with.iter().map(AsFd::as_fd);
         let listener = with.next().ok_or(libc::EINVAL)?;
-        let [admin_ini, opcache, extension] = sent.map(|is_sent| is_sent.then(|| with.next()).flatten());
+        let [admin_ini, opcache, extension, control] = sent.map(|is_sent| is_sent.then(|| with.next()).flatten());
         let inherited = Inherited {
             admin_ini,
             opcache,
             extension,
+            control,
         };
         let started = spawn(recipe, listener, inherited);
         let mut child = started.map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?;

@@ -23,6 +23,8 @@ pub(crate) struct Inherited<'a> {
     pub(crate) opcache: Option<BorrowedFd<'a>>,
     /// The extension that makes PHP a master of workers of our own.
     pub(crate) extension: Option<BorrowedFd<'a>>,
+    /// The socket over which that master is asked what its workers are at.
+    pub(crate) control: Option<BorrowedFd<'a>>,
 }
 
 /// Starts php-cgi in its own process group, with `listener` as its descriptor 0 and a pipe as its stderr. It gets
@@ -61,6 +63,10 @@ pub(crate) fn spawn(recipe: &Recipe, listener: BorrowedFd<'_>, inherited: Inheri
         kept.push(Some(listener.as_fd()));
     } else {
         command.stdin(listener.try_clone()?);
+    }
+    if let Some(control) = inherited.control {
+        command.env("HAULIER_CONTROL", control.as_raw_fd().to_string());
+        kept.push(inherited.control);
     }
     command.stdout(Stdio::null()).stderr(Stdio::piped());
     let parent = std::process::id();

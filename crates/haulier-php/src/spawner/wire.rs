@@ -18,8 +18,8 @@ const REPLY: usize = 12;
 pub(super) const END_OF_LIST: &[u8] = b"{}";
 /// Flag in a reply about the end of a process: it has ended.
 pub(super) const ENDED: u64 = 1 << 32;
-/// A listening socket, two directories and an extension.
-const MOST_DESCRIPTORS: usize = 4;
+/// A listening socket, two directories, an extension and a socket to the master.
+const MOST_DESCRIPTORS: usize = 5;
 /// Longest recipe, bytes: the default limit of a packet on a socket.
 pub(super) const LONGEST: usize = 192 * 1024;
 
@@ -32,6 +32,7 @@ pub(super) enum SpawnerOrder {
         admin_ini: bool,
         opcache: bool,
         extension: bool,
+        control: bool,
     },
     /// Report the exit status of this php-cgi if it has ended, and forget it then.
     HowEnded { master: u32 },
@@ -55,11 +56,12 @@ impl SpawnerOrder {
                 admin_ini,
                 opcache,
                 extension,
+                control,
             } => [
                 1,
                 recipe,
                 admin_ini.into(),
-                u32::from(opcache) | u32::from(extension) << 1,
+                u32::from(opcache) | u32::from(extension) << 1 | u32::from(control) << 2,
             ],
             Self::HowEnded { master } => [2, master, 0, 0],
             Self::EndGroup { master, force } => [3, master, force.into(), 0],
@@ -85,6 +87,7 @@ impl SpawnerOrder {
                 admin_ini: flag(2),
                 opcache: word(3) & 1 != 0,
                 extension: word(3) & 2 != 0,
+                control: word(3) & 4 != 0,
             },
             2 => Self::HowEnded { master: word(1) },
             3 => Self::EndGroup {
@@ -197,6 +200,7 @@ mod tests {
                 admin_ini: false,
                 opcache: true,
                 extension: true,
+                control: false,
             },
             SpawnerOrder::HowEnded { master: 7 },
             SpawnerOrder::EndGroup { master: 8, force: true },

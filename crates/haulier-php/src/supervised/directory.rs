@@ -25,6 +25,7 @@ impl Directories {
             admin_ini: self.admin_ini.as_ref().map(AsFd::as_fd),
             opcache: self.opcache.as_ref().map(AsFd::as_fd),
             extension: self.extension,
+            control: None,
         }
     }
 }

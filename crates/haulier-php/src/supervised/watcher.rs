@@ -24,7 +24,9 @@ use crate::processes::Processes;
 use crate::settings::Supervised;
 use crate::shared_pool::SharedPool;
 use crate::spawner::recipe;
+use crate::spawner::spawn::Inherited;
 use crate::stderr::StderrTail;
+use crate::trace::TraceLine;
 
 /// A program that runs for less than this has crashed at its start.
 const SHORT_LIFE: Duration = Duration::from_secs(5);
@@ -87,13 +89,10 @@ impl Watcher {
         let mut is_usual = false;
         loop {
             let begun = Instant::now();
-            match self
-                .starter
-                .start(self.socket.listener.as_fd(), self.directories.inherited())
-            {
-                Ok(master) => {
+            match self.start_master() {
+                Ok((master, traces)) => {
                     self.report_start(master.id(), first.take(), is_usual);
-                    let status = match self.watch(master) {
+                    let status = match self.watch(master, traces) {
                         WatchEnd::Ordered => return,
                         WatchEnd::Parked if self.wait_for_alarm() => None,
                         WatchEnd::Parked => return,
@@ -124,6 +123,18 @@ impl Watcher {
         }
     }
 
+    /// Starts PHP; a master of our own workers with a line over which it tells what they are at.
+    fn start_master(&self) -> io::Result<(Master, Option<TraceLine>)> {
+        let has_line = self.own.embedded.is_some() && !self.separate;
+        let (traces, control) = has_line.then(TraceLine::new).transpose()?.unzip();
+        let inherited = Inherited {
+            control: control.as_ref().map(AsFd::as_fd),
+            ..self.directories.inherited()
+        };
+        let master = self.starter.start(self.socket.listener.as_fd(), inherited)?;
+        Ok((master, traces))
+    }
+
     fn pool(&self) -> &str {
         &self.shared.settings.name
     }
@@ -146,7 +157,7 @@ impl Watcher {
     }
 
     /// Waits until PHP ends by itself, or ends it: if told to, if no request needs it, or if it is stuck.
-    fn watch(&self, mut master: Master) -> WatchEnd {
+    fn watch(&self, mut master: Master, traces: Option<TraceLine>) -> WatchEnd {
         if let Some(stderr) = master.take_stderr() {
             log_stderr(stderr, self.pool().to_owned(), Arc::clone(&self.shared.stderr));
         }
@@ -154,7 +165,7 @@ impl Watcher {
         let single = process.ok().filter(|_| self.separate);
         // Connections to a program without children wait in the kernel until it has loaded.
         if single.is_some() || self.wait_for_children(&mut master) {
-            self.processes().note_started(self.server, master.id(), single);
+            self.processes().note_started(self.server, master.id(), single, traces);
             self.shared.upstream.server_started(self.server);
         }
         let event = self.wait_for_event(&mut master);

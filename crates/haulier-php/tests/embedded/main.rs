@@ -13,6 +13,7 @@ mod queue;
 mod separate;
 #[path = "../pool/status.rs"]
 mod status;
+mod traces;
 #[path = "../pool/workers.rs"]
 mod workers;
 

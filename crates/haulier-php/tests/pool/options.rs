@@ -224,7 +224,7 @@ async fn one_line_of_a_slow_request(after: Duration) {
     );
     let pid = slept.pid.expect("it is known");
     assert!(asleep[0].contains(&format!("\"pid\":{pid},")), "{lines}");
-    assert!(asleep[0].contains("sleep\"}"), "{lines}");
+    assert!(asleep[0].contains("sleep\""), "{lines}");
     assert!(spinning[0].contains("\"waits_for\":\"computing\""), "{lines}");
     assert_eq!(pool.status().counts.slow, 2);
     pool.stop(Duration::ZERO).await;

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant, SystemTime};
 
-use haulier_php::{ExternalServer, Pool, PoolStatus, WorkerStatus};
+use haulier_php::{ExternalServer, Pool, PoolStatus, TracedRequest, WorkerStatus};
 use haulier_server::metrics::{FailedRequest, Metrics, SiteTotals, SlowRequest, Totals, Transfer};
 
 use super::history::{Range, Sample};
@@ -58,6 +58,8 @@ pub(super) struct PoolView {
     pub(super) status: PoolStatus,
     pub(super) memory: Option<u64>,
     pub(super) workers: Vec<WorkerStatus>,
+    /// The last slow requests whose calls were read, oldest first.
+    pub(super) traced: Vec<TracedRequest>,
     /// Status of the servers, if another program runs the pool.
     pub(super) servers: Vec<ExternalServer>,
 }
@@ -135,6 +137,7 @@ impl PoolView {
             status: metrics.pool_status(pool),
             memory: metrics.pool_memory(pool),
             workers: pool.workers(),
+            traced: pool.traced(),
             servers: pool.servers(),
         }
     }

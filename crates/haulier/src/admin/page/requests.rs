@@ -104,7 +104,12 @@ fn slowest(view: &View) -> String {
         let time = |time: std::time::Duration| milliseconds(Some(time.as_secs_f64() * 1000.0));
         vec![
             span(whole(slow)),
-            format!("{}{}", named(&slow.request), bar(slow, most)),
+            format!(
+                "{}{}{}",
+                named(&slow.request),
+                bar(slow, most),
+                calls(view, &slow.request)
+            ),
             time(slow.queued),
             time(slow.php),
             time(slow.took.saturating_sub(slow.queued + slow.php)),
@@ -115,6 +120,28 @@ fn slowest(view: &View) -> String {
         "The slowest of the last hour, by their time in the queue and in PHP; ended by UTC",
         &columns,
         rows,
+    )
+}
+
+/// The calls of its script when it was slow: the innermost, from which the others unfold. Empty if they were not read.
+fn calls(view: &View, request: &RequestSummary) -> String {
+    if request.id.is_empty() {
+        return String::new();
+    }
+    let mut traced = view.pools.iter().flat_map(|pool| &pool.traced);
+    let label_end = format!("(req {})", request.id);
+    let Some(traced) = traced.find(|traced| traced.label.ends_with(&label_end)) else {
+        return String::new();
+    };
+    let calls = traced.trace.calls();
+    let rows = calls
+        .iter()
+        .map(|call| format!("<li><code>{}</code></li>", Escaped(call)));
+    format!(
+        "<details class=\"message\" data-of=\"calls-{}\"><summary>PHP was at <code>{}</code></summary><ol class=\"calls\">{}</ol></details>",
+        Escaped(&request.id),
+        Escaped(calls.first().map_or("", String::as_str)),
+        rows.collect::<String>()
     )
 }
 

@@ -1,7 +1,8 @@
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use haulier_php::{
-    ExternalServer, FpmStatus, PoolCounts, PoolStatus, ServerStatus, UpstreamLoad, WorkerActivity, WorkerStatus,
+    ExternalServer, FpmStatus, PoolCounts, PoolStatus, ServerStatus, TracedRequest, UpstreamLoad, WorkerActivity,
+    WorkerStatus,
 };
 use haulier_server::metrics::{DurationHistogram, FailedRequest, RequestSummary, SlowRequest, Totals};
 
@@ -122,6 +123,7 @@ fn pool(name: &str, workers: usize, busy: usize, queued: usize, text: &str) -> P
         },
         memory: Some(412_000_000),
         workers: (0..workers).map(worker).collect(),
+        traced: Vec::new(),
         servers: Vec::new(),
     }
 }
@@ -381,6 +383,27 @@ fn a_worker_shows_its_request_without_the_id() {
     assert!(!workers.contains("req 7e10"));
     assert!(page.contains("<small>pid 4000 · 24 MB · 1\u{202f}234 requests</small>"));
     assert!(page.contains("and 44 more"), "of 64 workers 20 are shown");
+}
+
+#[test]
+fn a_slow_request_shows_the_calls_of_its_script() {
+    let mut view = crowded(EVIL);
+    let id = view.slowest[1].request.id.clone();
+    assert!(!render(&view).contains("PHP was at"));
+    let trace = "sleep() /srv/shop/<pay>.php:4\n{main} /srv/shop/index.php:17\n"
+        .parse()
+        .expect("calls");
+    view.pools[0].traced.push(TracedRequest {
+        label: format!("GET /pay (req {id})"),
+        trace,
+    });
+    let page = render(&view);
+    assert_eq!(
+        page.matches("PHP was at <code>sleep() /srv/shop/&lt;pay&gt;.php:4</code>")
+            .count(),
+        1
+    );
+    assert!(page.contains("<li><code>{main} /srv/shop/index.php:17</code></li></ol>"));
 }
 
 #[test]
