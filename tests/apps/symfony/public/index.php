@@ -13,6 +13,8 @@ foreach (['Bundle/FrameworkBundle', 'Bundle/TwigBundle', 'Bridge/Twig', 'Compone
 spl_autoload_register(function (string $class): void {
     if (str_starts_with($class, 'App\\')) {
         require dirname(__DIR__) . '/src/' . strtr(substr($class, 4), '\\', '/') . '.php';
+    } elseif ($class === 'Composer\InstalledVersions') {
+        require dirname(__DIR__) . '/src/InstalledVersions.php';
     }
 });
 
