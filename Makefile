@@ -11,12 +11,15 @@ FUZZ_SECONDS ?= 300
 LINTED_WITH := 1.95
 STRICT = $$(rustc --version | grep -q '^rustc $(LINTED_WITH)[.]' && echo '-D warnings' || true)
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
+# A Debian 13, if setup/debian-13.sh has laid it out: haulier is compiled for its PHP too.
+DEBIAN_13 = $(realpath $(TARGET_DIR)/debian-13)
+export HAULIER_PHP_ROOTS = $(DEBIAN_13)
 
 # Where rustup puts cargo, for shells that have not been told yet.
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 .NOTPARALLEL:
-.PHONY: help demo test check web pictures build bench experiments fuzz reloads endurance deb tarball container install setup-build setup-demo setup-test setup-bench
+.PHONY: help demo test check newer web pictures build bench experiments fuzz reloads endurance deb tarball container install setup-build setup-demo setup-test setup-bench
 
 help:                  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -36,7 +39,18 @@ check: setup-build     ## format, clippy, all tests, docs; installs nothing but 
 	python3 -m unittest discover --start-directory bench --pattern '*_test.py'
 	python3 -m unittest discover --start-directory experiments --pattern '*_test.py'
 	cargo test --workspace --locked --no-fail-fast
+	@$(MAKE) --no-print-directory newer
 	@$(MAKE) --no-print-directory web
+
+# The programs that `make check` has compiled, with the PHP, the C library and the accounts of Debian 13.
+NEWER = cargo test --workspace --locked --no-fail-fast \
+	--config 'target."cfg(all())".runner = ["$(abspath setup/inside.sh)", "$(DEBIAN_13)"]'
+newer:                 ## the tests of PHP on PHP 8.4, inside the Debian 13 that `make setup-test` lays out
+	@if [ -n "$(DEBIAN_13)" ]; then \
+		$(NEWER) --test embedded && \
+		$(NEWER) --test pool --test end_to_end -- facts:: finish:: handoff:: php_failures:: php_requests:: php_responses:: \
+			symfony:: worker_mode:: zend_functions::; \
+	else echo "SKIPPED: the tests on PHP 8.4 need $(TARGET_DIR)/debian-13 (setup/debian-13.sh lays it out, as root)"; fi
 
 # The program comes out of the same build as for the other tests: of one package alone it has other features, and takes minutes.
 web:                   ## the tests in a browser, where Node.js 20 or newer is there to drive it
