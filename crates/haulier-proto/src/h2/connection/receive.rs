@@ -46,13 +46,16 @@ impl Connection {
         input: &'i [u8],
         storage: &mut Fields,
     ) -> Result<Received<ServerEvent<'i>>, ConnectionError> {
-        let (mut taken, mut event) = (0, None);
-        while event.is_none()
-            && let Some(frame) = self.reader.next(input, &mut taken)?
-        {
-            event = self.frame(frame, storage)?;
+        let mut taken = 0;
+        while let Some(frame) = self.reader.next(input, &mut taken)? {
+            if let Some(event) = self.frame(frame, storage)? {
+                return Ok(Received {
+                    taken,
+                    event: Some(event),
+                });
+            }
         }
-        Ok(Received { taken, event })
+        Ok(Received { taken, event: None })
     }
 
     fn frame<'i>(&mut self, frame: Frame<'i>, storage: &mut Fields) -> EventResult<'i> {

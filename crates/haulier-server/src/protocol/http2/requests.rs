@@ -112,8 +112,9 @@ impl Connection {
         {
             self.send_goaway();
         }
-        let stream = Stream::new(self, id, end, framing::expectation(&head) == Expectation::Continue);
-        if framing::expectation(&head) == Expectation::Unknown {
+        let expectation = framing::expectation(&head);
+        let stream = Stream::new(self, id, end, expectation == Expectation::Continue);
+        if expectation == Expectation::Unknown {
             return self.refuse(&stream, 417, Reason::BadRequest);
         }
         let body_length = match framing::body_length(&head) {
@@ -122,7 +123,8 @@ impl Connection {
             Ok(BodyLength::Known(length)) if length > 0 => Some(length),
             _ => None,
         };
-        let request = Request {
+        // Taken out by the closure: one that owned it would move it twice more.
+        let mut request = Some(Request {
             head,
             peer: self.peer,
             id: self.thread.next_id(),
@@ -130,22 +132,32 @@ impl Connection {
             body_length,
             asks_password: Cell::default(),
             exchange: Rc::clone(&stream) as Rc<dyn Exchange>,
-        };
-        match catch_unwind(AssertUnwindSafe(|| pipeline::serve(&self.thread, request))) {
-            Ok(Handling::Ready(answered)) if stream.is_drainable(answered.request.body_length) => {
-                self.expect_body(&stream);
-                stream.spawn_drain(answered);
-            }
-            Ok(Handling::Ready(answered)) => {
-                if let Some(source) = self.reply(&stream, answered) {
+        });
+        let handling = catch_unwind(AssertUnwindSafe(|| {
+            let request = request.take().expect("it was made just now");
+            pipeline::serve(&self.thread, request)
+        }));
+        match handling {
+            Ok(handling) => self.answer(stream, handling),
+            Err(_) => self.refuse(&stream, 500, Reason::Panic),
+        }
+    }
+
+    /// Sends what is there, or waits for it.
+    fn answer(self: &Rc<Self>, stream: Rc<Stream>, handling: Handling) {
+        match handling {
+            Handling::Ready(answered) => {
+                if stream.is_drainable(answered.request.body_length) {
+                    self.expect_body(&stream);
+                    stream.spawn_drain(answered);
+                } else if let Some(source) = self.reply(&stream, answered) {
                     stream.spawn_feed(source);
                 }
             }
-            Ok(Handling::Later(future)) => {
+            Handling::Later(future) => {
                 self.expect_body(&stream);
                 stream.spawn(future);
             }
-            Err(_) => self.refuse(&stream, 500, Reason::Panic),
         }
     }
 
