@@ -18,6 +18,13 @@ static const char *taken(const char *name)
 	return value;
 }
 
+/* A deployment that moves a link must not change what this master forks. */
+static const char *without_links(const char *path)
+{
+	char *real = path ? realpath(path, NULL) : NULL;
+	return real ? real : path;
+}
+
 static int number(const char *text, int otherwise)
 {
 	return text ? atoi(text) : otherwise;
@@ -31,7 +38,7 @@ static PHP_MINIT_FUNCTION(haulier)
 		fcntl(haulier_settings.control, F_SETFD, FD_CLOEXEC); /* not for programs that scripts run */
 	}
 	haulier_settings.workers = number(taken("HAULIER_WORKERS"), 1);
-	haulier_settings.script = taken("HAULIER_SCRIPT");
+	haulier_settings.script = without_links(taken("HAULIER_SCRIPT"));
 	haulier_settings.marker = taken("HAULIER_MARKER");
 	booted_register_constants(module_number);
 	return SUCCESS;

@@ -56,5 +56,5 @@ pub use settings::{
 pub use shared_pool::TracedRequest;
 pub use spawner::Spawner;
 pub use status::{PoolStatus, WorkerActivity, WorkerStatus};
-pub use supervised::extension::versions as embedded_versions;
+pub use supervised::extension::{try_embedded, versions as embedded_versions};
 pub use trace::Trace;

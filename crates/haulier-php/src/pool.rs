@@ -120,6 +120,11 @@ impl Pool {
         self.shared.processes.as_ref().map(Processes::memory)
     }
 
+    /// The last lines that PHP has written to its stderr outside of requests, as while it booted a script.
+    pub fn last_words(&self) -> String {
+        self.shared.stderr.tail(&[], self.shared.started)
+    }
+
     /// Sends one request: waits for a worker, sends, and waits for the response head. Interim heads (103) go to
     /// `on_interim` as they arrive. To be called in a tokio runtime with I/O and time.
     ///
@@ -193,8 +198,9 @@ impl Pool {
         );
     }
 
-    /// Waits until PHP answers one request, for a script that does not exist, so that no script of the user runs.
-    /// External servers get no such request. To be called in a tokio runtime with I/O and time.
+    /// Waits until PHP answers one request, for a script that does not exist, so that no script of the user runs. If
+    /// workers boot a script, each of them must answer one. External servers get no such request. To be called in a
+    /// tokio runtime with I/O and time.
     ///
     /// # Errors
     /// See [`PoolError`].
@@ -202,6 +208,30 @@ impl Pool {
         if !self.source.needs_warming() {
             return Ok(());
         }
+        let own = self.shared.settings.kind.supervised();
+        let booting = own.filter(|own| own.boots_script()).map_or(1, |own| own.workers);
+        let mut questions: Vec<_> = (0..booting).map(|_| Box::pin(self.ask())).collect();
+        // All at a time: one worker could answer them all one after the other.
+        poll_fn(|context| {
+            let mut number = 0;
+            while let Some(question) = questions.get_mut(number) {
+                match question.as_mut().poll(context) {
+                    Poll::Ready(Ok(())) => drop(questions.swap_remove(number)),
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                    Poll::Pending => number += 1,
+                }
+            }
+            if questions.is_empty() {
+                Poll::Ready(Ok(()))
+            } else {
+                Poll::Pending
+            }
+        })
+        .await
+    }
+
+    /// Sends a request for a script that does not exist.
+    async fn ask(&self) -> Result<(), PoolError> {
         let params = ping_params(NO_SCRIPT).expect("a short path fits one record");
         let request = Request {
             params: &params,

@@ -200,7 +200,7 @@ settings_table! {
     /// The php-cgi program; `auto` takes the newest one found.
     php: Path = "auto";
     /// The loop in it: `cgi` is php-cgi's own, `embed` haulier's workers, `auto` these if haulier was built for that PHP.
-    run: Text = "cgi";
+    run: Text = "auto";
     /// php.ini settings of this pool.
     ini: Pairs = {};
     /// The same, but scripts and .user.ini cannot change them.
@@ -262,6 +262,8 @@ pub struct Embedded {
     pub version: String,
     /// The script that every worker boots and that takes one request after the other; `None`: a request runs its own script.
     pub script: Option<PathBuf>,
+    /// The script without symbolic links: another one after a deployment.
+    pub release: Option<PathBuf>,
 }
 
 settings_table! {

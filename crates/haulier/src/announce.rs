@@ -13,12 +13,13 @@ use crate::admin::Admin;
 use crate::cli::Console;
 use crate::config::settings::{Mode, Pool, Settings, Site};
 use crate::log::{Format, json_line, seconds};
+use crate::quantity::plural;
 
 /// The message for one start; the addresses are filled in when they are bound.
 #[derive(Debug)]
 pub(crate) struct Announcement {
     mode: Mode,
-    /// `Symfony in ./public (public/index.php) · PHP 8.2.36 php-cgi · 4 workers`
+    /// `Symfony in ./public (public/index.php) · PHP 8.2.36 · 4 workers`
     what: String,
     /// A line below, if there is something to know.
     remark: Option<String>,
@@ -46,7 +47,9 @@ impl Announcement {
             what,
             remark,
             config_note: None,
-            notes: Vec::new(),
+            notes: booted_remarks(settings, Mode::Run)
+                .chain(settings.pools.iter().filter_map(Pool::remark))
+                .collect(),
             fields,
             public: false,
             open: false,
@@ -71,12 +74,17 @@ impl Announcement {
             fields.push(("config", json!(config)));
         }
         fields.extend(config_note.as_ref().map(|note| ("note", json!(note))));
+        let booted: Vec<String> = booted_remarks(settings, Mode::Serve).collect();
+        if !booted.is_empty() {
+            fields.push(("booted", json!(booted)));
+        }
+        let remarks = settings.sites.iter().filter_map(|site| site.htaccess.clone());
         Self {
             mode: Mode::Serve,
             what,
             remark,
-            config_note,
-            notes: settings.sites.iter().filter_map(|site| site.htaccess.clone()).collect(),
+            config_note: Some(booted.into_iter().chain(config_note).collect::<Vec<_>>().join("\n  ")),
+            notes: remarks.chain(settings.pools.iter().filter_map(Pool::remark)).collect(),
             fields,
             public,
             open,
@@ -134,7 +142,7 @@ impl Announcement {
             ""
         };
         text.push_str(&format!("  {remark}{end}\n"));
-        if let Some(note) = &self.config_note {
+        if let Some(note) = self.config_note.as_ref().filter(|note| !note.is_empty()) {
             text.push_str(&format!("  {note}\n"));
         }
         text
@@ -164,10 +172,16 @@ pub(crate) fn what(settings: &Settings, directory: Option<&Path>) -> String {
         sites => parts.push(format!("{} sites", sites.len())),
     }
     for pool in &settings.pools {
-        parts.extend(pool.php.as_ref().map(|php| format!("PHP {} php-cgi", php.version)));
-        let what = if pool.php.is_some() { "worker" } else { "connection" };
-        let plural = if pool.workers() == 1 { "" } else { "s" };
-        parts.push(format!("{} {what}{plural}", pool.workers()));
+        let is_booted = pool.boots_script();
+        let php = pool.php.as_ref().filter(|_| !is_booted);
+        parts.extend(php.map(|php| format!("PHP {}", php.version)));
+        let what = match pool.run() {
+            Some("cgi") => "php-cgi worker",
+            Some(_) if is_booted => "booted worker",
+            Some(_) => "worker",
+            None => "connection",
+        };
+        parts.push(plural(pool.workers(), what));
     }
     parts.join(" · ")
 }
@@ -205,6 +219,12 @@ fn remark(settings: &Settings) -> Option<String> {
     }
 }
 
+/// Lines about scripts that are made to stay booted.
+pub(crate) fn booted_remarks(settings: &Settings, mode: Mode) -> impl Iterator<Item = String> {
+    let sites = settings.sites.iter();
+    sites.filter_map(move |site| site.booted_remark(mode, &settings.pools))
+}
+
 /// The account that PHP runs as, if root names another one.
 fn run_as(pool: &Pool) -> Option<String> {
     let user = pool.settings.kind.user()?;
@@ -220,7 +240,7 @@ fn fields(settings: &Settings) -> Vec<(&'static str, Value)> {
     });
     let pools = settings.pools.iter().map(|pool| {
         let php = pool.php.as_ref().map(|php| php.version.as_str());
-        json!({"name": pool.settings.name, "workers": pool.workers(), "php": php, "remark": run_as(pool)})
+        json!({"name": pool.settings.name, "workers": pool.workers(), "php": php, "run": pool.run(), "remark": run_as(pool)})
     });
     vec![
         ("version", json!(env!("CARGO_PKG_VERSION"))),

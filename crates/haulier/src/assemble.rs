@@ -11,7 +11,7 @@ use haulier_php::{Pool, PoolError, PoolSettings, Spawner, StartError, Supervised
 use haulier_server::BindError;
 use haulier_server::access_log::AccessLog;
 use haulier_server::{
-    CompressedStore, MountSettings, PhpSettings, RouteSettings, ServerSettings, SiteSettings, TlsSettings,
+    CompressedStore, MountSettings, PhpSettings, RouteSettings, ServerSettings, SiteSettings, TlsSettings, WorkerScript,
 };
 
 use crate::certificates::{CertificateError, CertificateManager, CertificateNeeds};
@@ -80,6 +80,12 @@ pub(crate) enum AssembleError {
     Spawner(#[source] io::Error),
     #[error("PHP of pool `{name}` does not answer")]
     Silent { name: String, source: PoolError },
+    #[error("{} does not boot in pool `{name}`: {words}", script.display())]
+    Unbootable {
+        name: String,
+        script: PathBuf,
+        words: String,
+    },
     #[error("cannot become the user `{name}`")]
     User { name: String, source: io::Error },
     #[error(transparent)]
@@ -316,10 +322,9 @@ fn write_prelude(pools: &[settings::Pool]) -> Option<Prelude> {
 
 /// The kind of the sites of this pool, mounts included.
 fn sites_of(pool: usize, sites: &[Site]) -> Sites {
-    let mut served = sites
-        .iter()
-        .flat_map(Site::mounts)
-        .filter(|site| site.pool == Some(pool));
+    let is_served =
+        |site: &&Site| site.pool == Some(pool) || site.php.worker.as_ref().is_some_and(|worker| worker.pool == pool);
+    let mut served = sites.iter().flat_map(Site::mounts).filter(is_served);
     if served.all(|site| !site.php.sendfile.roots.is_empty()) {
         Sites::Sending
     } else {
@@ -380,6 +385,10 @@ fn pool_settings(pool: &settings::Pool, sockets: &Path, prelude: Option<&Path>) 
     let mut settings = pool.settings.clone();
     if let Some(supervised) = settings.kind.supervised_mut() {
         supervised.socket_dir = sockets.to_owned();
+        if let Some(embedded) = &mut supervised.embedded {
+            let release = |script: &PathBuf| script.canonicalize().unwrap_or_else(|_| script.clone());
+            embedded.release = embedded.script.as_ref().map(release);
+        }
         if let Some(prelude) = prelude.filter(|_| runs_prelude(pool)) {
             put_prelude(supervised, prelude);
         }
@@ -464,13 +473,18 @@ fn site_settings(site: &Site, pools: &[settings::Pool], purpose: Purpose) -> Sit
             .collect(),
         ..site.settings.clone()
     };
-    settings.files.listing = development;
+    // An application that stays booted answers for directories, too.
+    settings.files.listing = development && site.worker.is_none();
     settings.files.fallback = site.front.clone().filter(|_| front_script.is_none());
     settings.php = site.pool.map(|index| PhpSettings {
         pool: index,
         front: front_script,
         params: params(&pools[index]),
         remote_root: pools[index].remote_root.clone(),
+        worker: site.php.worker.as_ref().map(|worker| WorkerScript {
+            file: worker.file.canonicalize().unwrap_or_else(|_| worker.file.clone()),
+            pool: worker.pool,
+        }),
         ..site.php.clone()
     });
     settings

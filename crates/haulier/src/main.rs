@@ -18,6 +18,7 @@ mod lifecycle;
 mod log;
 mod machine;
 mod outcome;
+mod own_workers;
 mod php_discovery;
 mod port_holder;
 mod prelude;

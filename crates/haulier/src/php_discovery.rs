@@ -6,6 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::own_workers::{self, NoOwnWorkers, PhpBuild};
+
 /// Newest first: the default is the newest.
 const VERSIONS: [&str; 7] = ["8.5", "8.4", "8.3", "8.2", "8.1", "8.0", "7.4"];
 
@@ -14,7 +16,7 @@ pub(crate) const INI_PLACES: [&str; 2] = ["PHPRC", "PHP_INI_SCAN_DIR"];
 
 /// A script that prints version and settings, one value a line.
 const QUESTION: &[u8] =
-    b"<?php echo implode(\"\\n\", [PHP_SAPI, PHP_VERSION, PHP_ZTS || PHP_DEBUG ? 'other' : 'plain', ini_get('memory_limit'), ini_get('post_max_size'), \
+    b"<?php echo implode(\"\\n\", [PHP_SAPI, PHP_VERSION, PHP_ZTS ? 'threads' : (PHP_DEBUG ? 'debug' : ''), ini_get('memory_limit'), ini_get('post_max_size'), \
     extension_loaded('Zend OPcache') && ini_get('opcache.enable') ? 'on' : 'off', (string) php_ini_loaded_file(), \
     ini_get('open_basedir'), (function () { $prepended = ''; \
     foreach (preg_split('/,\\s*/', php_ini_loaded_file() . ',' . php_ini_scanned_files()) as $file) { \
@@ -30,8 +32,8 @@ pub(crate) struct PhpCgi {
     pub(crate) path: PathBuf,
     /// Such as `8.2.36`.
     pub(crate) version: String,
-    /// Built without threads and without debugging, as distributions do.
-    pub(crate) is_plain: bool,
+    /// Version of haulier's own workers that run in it, or why none do.
+    pub(crate) own_workers: Result<String, NoOwnWorkers>,
     /// `memory_limit` in bytes; `None` is no limit.
     pub(crate) memory_limit: Option<u64>,
     /// `post_max_size` in bytes; `None` is no limit.
@@ -140,10 +142,17 @@ fn ask(path: &Path, ini: &[(String, String)], env: &[(String, String)]) -> Resul
         return Err(unusable(what));
     }
     let mut next = || lines.next().unwrap_or_default();
+    let version = next().to_owned();
+    let build = match next() {
+        "threads" => PhpBuild::Threads,
+        "debug" => PhpBuild::Debug,
+        _ => PhpBuild::Usual,
+    };
+    let places = ini_places(env).cloned().collect::<Vec<_>>();
     Ok(PhpCgi {
         path: path.to_owned(),
-        version: next().to_owned(),
-        is_plain: next() == "plain",
+        own_workers: own_workers::find(path, &version, build, ini, &places),
+        version,
         memory_limit: size(next()),
         post_max_size: size(next()),
         opcache: next() == "on",
@@ -178,17 +187,18 @@ fn state_of(program: &Path) -> String {
     )
 }
 
+/// The variables that name the places of php.ini.
+fn ini_places(env: &[(String, String)]) -> impl Iterator<Item = &(String, String)> {
+    env.iter().filter(|(name, _)| INI_PLACES.contains(&name.as_str()))
+}
+
 /// Runs the script. The environment is nearly empty: a CGI variable would make php-cgi answer a request instead.
 fn run(path: &Path, ini: &[(String, String)], env: &[(String, String)]) -> std::io::Result<Vec<u8>> {
     let mut command = Command::new(path);
     command
         .arg("-q")
         .env_clear()
-        .envs(
-            env.iter()
-                .filter(|(name, _)| INI_PLACES.contains(&name.as_str()))
-                .cloned(),
-        )
+        .envs(ini_places(env).cloned())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null());

@@ -5,6 +5,8 @@
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
@@ -38,6 +40,62 @@ pub(crate) fn open(version: &str) -> io::Result<BorrowedFd<'static>> {
     Ok(opened[place].as_fd())
 }
 
+/// Lets this PHP load the extension for `version`, and ends it. `ini` and `env` are the settings and variables of its pool.
+///
+/// # Errors
+/// PHP's own words, or those of the system, if it does not load it.
+pub fn try_embedded(
+    php: &Path,
+    version: &str,
+    ini: &[(String, String)],
+    env: &[(String, String)],
+) -> Result<(), String> {
+    let extension = open(version).map_err(|error| error.to_string())?;
+    let extension = extension.try_clone_to_owned().map_err(|error| error.to_string())?;
+    let settings = ini
+        .iter()
+        .flat_map(|(name, value)| ["-d".to_owned(), format!("{name}={value}")]);
+    let output = Command::new(php)
+        .args(["-q", "-d", "extension=/proc/self/fd/0"])
+        .args(settings)
+        .args([
+            "-d",
+            "display_errors=0",
+            "-d",
+            "display_startup_errors=1",
+            "-d",
+            "html_errors=0",
+        ])
+        .args(["-d", "log_errors=1", "-d", "error_log=", "-m"])
+        .env_clear()
+        .envs(env.iter().map(|(name, value)| (name, value)))
+        .stdin(Stdio::from(extension))
+        .output()
+        .map_err(|error| error.to_string())?;
+    if String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .any(|module| module == "haulier")
+    {
+        return Ok(());
+    }
+    Err(complaint(&String::from_utf8_lossy(&output.stderr)))
+}
+
+/// Lines of a complaint of PHP about a module: the first names it, the others compare versions.
+const COMPLAINT: usize = 4;
+
+/// What PHP's messages say about the extension, in one line.
+fn complaint(stderr: &str) -> String {
+    let names = |line: &&str| line.contains("haulier") || line.contains("/proc/self/fd/0");
+    let lines = stderr.lines().skip_while(|line| !names(line)).take(COMPLAINT);
+    let words: Vec<&str> = lines.flat_map(str::split_whitespace).collect();
+    if words.is_empty() {
+        "it is not among its modules".to_owned()
+    } else {
+        words.join(" ")
+    }
+}
+
 fn in_memory(content: &[u8]) -> io::Result<OwnedFd> {
     let memory = memfd_create("haulier-php", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     let mut file = File::from(memory);
@@ -48,4 +106,31 @@ fn in_memory(content: &[u8]) -> io::Result<OwnedFd> {
         SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL,
     )?;
     Ok(memory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_php_that_the_extension_was_built_for_loads_it_and_another_program_does_not() {
+        let version = versions()
+            .last()
+            .expect("the headers of a PHP are installed for the tests");
+        let php = format!("/usr/bin/php-cgi{version}");
+        assert_eq!(try_embedded(Path::new(&php), version, &[], &[]), Ok(()));
+        let other = try_embedded(Path::new("/bin/true"), version, &[], &[]);
+        assert_eq!(other, Err("it is not among its modules".to_owned()));
+    }
+
+    #[test]
+    fn the_words_of_php_about_the_extension_are_found_among_others() {
+        let stderr = "PHP Warning: Module \"xdebug\" is already loaded\nPHP Warning:  haulier: Unable to initialize module\n\
+            Module compiled with module API=20220829\nPHP    compiled with module API=20240924\nThese options need to match\n\nmore";
+        assert_eq!(
+            complaint(stderr),
+            "PHP Warning: haulier: Unable to initialize module Module compiled with module API=20220829 PHP compiled with \
+             module API=20240924 These options need to match"
+        );
+    }
 }

@@ -106,7 +106,11 @@ pub(crate) fn embedded(script: Option<PathBuf>) -> Embedded {
         .take(2)
         .collect::<Vec<_>>()
         .join(".");
-    Embedded { version, script }
+    Embedded {
+        version,
+        script,
+        release: None,
+    }
 }
 
 pub(crate) fn external(servers: Vec<Address>, connections: usize) -> PoolSettings {

@@ -214,7 +214,8 @@ impl ServerHandle {
     pub fn follow_roots(&self) -> Vec<String> {
         // The file system may be slow, so the lock is taken only if something changes.
         let sites = self.lock().sites.clone();
-        let moved: Vec<Arc<Site>> = sites.into_iter().filter(|site| site.has_moved()).collect();
+        let sites = sites.into_iter().filter(|site| !site.is_booted());
+        let moved: Vec<Arc<Site>> = sites.filter(|site| site.has_moved()).collect();
         if moved.is_empty() {
             return Vec::new();
         }

@@ -9,14 +9,15 @@ use std::sync::{Arc, OnceLock};
 use haulier_php::Pool;
 use haulier_proto::fastcgi::params::EncodedPairs;
 
-use crate::files::{ScriptSettings, SendRoots, SendfileSettings};
+use crate::files::{Script, ScriptSettings, SendRoots, SendfileSettings};
 
 /// Settings of a site's PHP.
 #[derive(Debug, Clone, Default)]
 pub struct PhpSettings {
     /// Index of the pool in the pools of the server.
     pub pool: usize,
-    /// The script that stays booted in workers of its own; others run in `pool`.
+    /// The script that stays booted in workers of its own, and takes the requests of the front controller. Other scripts
+    /// run in `pool`.
     pub worker: Option<WorkerScript>,
     /// The front controller as a path in the document root (`/index.php`). It answers for paths without a file; `None`
     /// answers 404.
@@ -99,12 +100,23 @@ impl SitePhp {
         })
     }
 
-    /// The pool that runs this script, a file without symbolic links.
-    pub(crate) fn pool_of(&self, script: &Path) -> &Arc<Pool> {
+    /// The pool that runs this script.
+    pub(crate) fn pool_of(&self, script: &Script) -> &Arc<Pool> {
+        let is_front = || {
+            self.settings
+                .front
+                .as_ref()
+                .is_some_and(|front| front.as_bytes() == script.name)
+        };
         match &self.worker {
-            Some((file, pool)) if file == script => pool,
+            Some((file, pool)) if *file == script.filename || is_front() => pool,
             _ => &self.pool,
         }
+    }
+
+    /// True if a script stays booted.
+    pub(crate) fn is_booted(&self) -> bool {
+        self.worker.is_some()
     }
 
     /// All its pools.

@@ -37,6 +37,8 @@ settings_table! {
     path: Text else "required";
     /// The pool that runs PHP for them.
     pool: Text else "that of the site";
+    /// The script that stays booted and takes their requests; `"off"` if that of the site is not to.
+    worker: Path else "that of the site";
     /// Another project for `/prefix/*`; its paths begin after the prefix.
     root: Path else "that of the site";
     /// Application of that project.

@@ -72,6 +72,12 @@ impl Site {
         self.mounts().any(|site| site.files.has_moved())
     }
 
+    /// True if a script of it stays booted, which must boot anew before the site can follow its document root.
+    pub(crate) fn is_booted(&self) -> bool {
+        self.mounts()
+            .any(|site| site.php.as_ref().is_some_and(SitePhp::is_booted))
+    }
+
     /// The site itself and the sites mounted in it.
     pub(crate) fn mounts(&self) -> impl Iterator<Item = &Self> {
         std::iter::once(self).chain(self.routes.mounts())

@@ -113,6 +113,9 @@ fn facts(settings: &Settings, machine: &Machine) -> String {
         if let Some(remark) = &site.htaccess {
             text.push_str(&format!("site {}: {remark}\n", site.settings.name));
         }
+        if let Some(remark) = site.booted_remark(Mode::Run, &settings.pools) {
+            text.push_str(&format!("{remark}\n"));
+        }
         if let Some(sent) = describe_sent(site, settings) {
             text.push_str(&format!(
                 "scripts of {} may have files sent {sent}\n",
@@ -122,6 +125,9 @@ fn facts(settings: &Settings, machine: &Machine) -> String {
     }
     for pool in &settings.pools {
         text.push_str(&format!("pool {}: {}\n", pool.settings.name, describe_pool(pool)));
+        if let Some(remark) = pool.remark() {
+            text.push_str(&format!("{remark}\n"));
+        }
     }
     let addresses = |addresses: &[Address]| {
         let addresses: Vec<String> = addresses.iter().map(Address::to_string).collect();
@@ -158,8 +164,12 @@ fn describe_site(site: &Site, pools: &[Pool]) -> String {
     let what = site
         .images_alone()
         .unwrap_or_else(|| format!("{} in {}{front}", site.app.preset.title, site.app.root.display()));
+    let worker = site.php.worker.as_ref().map_or_else(String::new, |worker| {
+        let pool = &pools[worker.pool].settings.name;
+        format!(", {} stays booted in pool {pool}", worker.file.display())
+    });
     format!(
-        "{what} for {}{pool}, request bodies up to {}",
+        "{what} for {}{pool}{worker}, request bodies up to {}",
         site.settings.hosts.join(", "),
         show_size(site.settings.limits.body)
     )
@@ -210,9 +220,14 @@ fn describe_pool(pool: &Pool) -> String {
                 || "no memory_limit".to_owned(),
                 |limit| format!("memory_limit {}", show_size(limit)),
             );
+            let what = match pool.run() {
+                Some("cgi") => "php-cgi worker",
+                _ if pool.boots_script() => "booted worker",
+                _ => "worker",
+            };
             format!(
                 "{} of PHP {} ({}){user}, {memory}",
-                plural(supervised.workers, "worker"),
+                plural(supervised.workers, what),
                 php.version,
                 php.path.display()
             )
@@ -234,6 +249,7 @@ fn as_json(path: &Path, report: &Report, understood: Option<(&Settings, &Machine
                 "root": (!site.is_rootless).then_some(&site.app.root),
                 "images": site.images.as_ref().and_then(|images| images.store.as_ref()).map(|store| store.location.to_string()),
                 "front": site.front,
+                "worker": site.worker.as_ref().map(|worker| &worker.file),
                 "pool": site.pool.map(|pool| settings.pools[pool].settings.name.as_str()),
                 "body": site.settings.limits.body,
                 "htaccess": site.htaccess,
@@ -247,7 +263,7 @@ fn as_json(path: &Path, report: &Report, understood: Option<(&Settings, &Machine
     };
     let pools = |settings: &Settings| -> Vec<serde_json::Value> {
         let version = |pool: &Pool| pool.php.as_ref().map(|php| php.version.clone());
-        let one = |pool: &Pool| serde_json::json!({"name": pool.settings.name, "workers": pool.workers(), "php": version(pool)});
+        let one = |pool: &Pool| serde_json::json!({"name": pool.settings.name, "workers": pool.workers(), "php": version(pool), "run": pool.run(), "remark": pool.remark()});
         settings.pools.iter().map(one).collect()
     };
     serde_json::json!({

@@ -24,6 +24,20 @@ pub(crate) struct File {
     pub(crate) stores: Vec<StoreTable>,
     /// The document root of the only site, from the command line; no file can say it.
     pub(crate) document_root: Option<PathBuf>,
+    /// Scripts that stay booted without a setting; no file can say it.
+    pub(crate) worker_mode: WorkerMode,
+}
+
+/// Scripts that stay booted without a setting of their own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum WorkerMode {
+    /// None: `worker` of a site says which one does.
+    #[default]
+    AsWritten,
+    /// That of a project which is made for it, where it can.
+    Found,
+    /// The same, and it is an error if there is none.
+    Demanded,
 }
 
 /// Reads a configuration with all included files, and adds mistakes to `report`.

@@ -26,6 +26,7 @@ mod site;
 pub(crate) mod tables;
 mod tls;
 pub(crate) mod value;
+mod workers;
 
 pub(crate) use resolve::resolve;
 pub(crate) use settings::Settings;

@@ -5,19 +5,18 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use haulier_php::{
-    Address, Balance, Embedded, External, ExternalRows, Health, HealthTable, PoolKind, PoolSettings, Recycle, Resource,
-    Rlimit, Shrink, Slow, Supervised, SupervisedRows, User,
+    Address, Balance, External, ExternalRows, Health, HealthTable, PoolKind, PoolSettings, Recycle, Resource, Rlimit,
+    Shrink, Slow, Supervised, SupervisedRows, User,
 };
-use haulier_server::WorkerScript;
 use haulier_settings::declare::Declared;
 use haulier_settings::value::show_size;
 use haulier_settings::{Diagnostic, Pairs, Placed, Report, SourcePlace, reader};
 
-use super::environment;
 use super::file::File;
 use super::settings::{Mode, Pool, Site};
-use super::tables::{PoolTable, SiteTable};
+use super::tables::PoolTable;
 use super::value::{to_usize, value_or};
+use super::{environment, workers};
 use crate::account;
 use crate::machine::Machine;
 use crate::php_discovery::{self, PhpCgi, PhpError};
@@ -78,67 +77,15 @@ pub(super) fn resolve_all(
             pools.extend(pool);
         }
     }
-    let booted = boot_scripts(file, sites, &new_index, &mut pools, report);
     let started = |pool: Option<usize>| pool.and_then(|pool| new_index[pool]).filter(|pool| *pool < pools.len());
-    for (site, worker) in sites.iter_mut().zip(booted) {
-        site.php.worker = worker;
+    for site in sites.iter_mut() {
         site.pool = started(site.pool);
         for (mounted, _) in site.mounted_mut() {
             mounted.pool = started(mounted.pool);
         }
     }
+    workers::boot_scripts(sites, &mut pools, report);
     pools
-}
-
-/// The scripts that stay booted, a pool for each: the pool of its site, with workers that boot this script.
-fn boot_scripts(
-    file: &File,
-    sites: &[Site],
-    new_index: &[Option<usize>],
-    pools: &mut Vec<Pool>,
-    report: &mut Report,
-) -> Vec<Option<WorkerScript>> {
-    let mut boot = |(site, table): (&Site, &SiteTable)| {
-        let written = table.worker.as_ref()?;
-        let place = written.place.as_ref();
-        let path = table.heading.directory.join(&written.value);
-        let Ok(script) = path.canonicalize() else {
-            let title = format!("worker script {} does not exist", path.display());
-            report.push(Diagnostic::error("site::worker", title).at(place, "expected a PHP script of the project"));
-            return None;
-        };
-        let pool = pools.get(new_index[site.pool?]?)?;
-        let settings = pool.settings.kind.supervised();
-        let Some(embedded) = settings.and_then(|own| own.embedded.clone().or_else(|| embeddable(pool.php.as_ref()?)))
-        else {
-            let title = format!("pool `{}` cannot keep a script booted", pool.settings.name);
-            report.push(Diagnostic::error("site::worker", title).at(place, built_for()).help(
-                "worker mode needs PHP that haulier runs, of a version that it has workers for; without `worker` each request boots the application",
-            ));
-            return None;
-        };
-        let mut pool = pool.clone();
-        pool.settings.name = format!("{}/{}", pool.settings.name, site.settings.name);
-        if let Some(own) = pool.settings.kind.supervised_mut() {
-            own.embedded = Some(Embedded {
-                script: Some(script.clone()),
-                ..embedded
-            });
-        }
-        pools.push(pool);
-        Some(WorkerScript {
-            file: script,
-            pool: pools.len() - 1,
-        })
-    };
-    sites.iter().zip(&file.sites).map(&mut boot).collect()
-}
-
-/// Workers of our own for this PHP, if this haulier has them.
-fn embeddable(php: &PhpCgi) -> Option<Embedded> {
-    let version = php.version.splitn(3, '.').take(2).collect::<Vec<_>>().join(".");
-    let fits = php.is_plain && haulier_php::embedded_versions().any(|known| known == version);
-    fits.then_some(Embedded { version, script: None })
 }
 
 /// Checks that a pool is either supervised or external.
@@ -275,11 +222,13 @@ fn warn_unused(file: &File, sites: &[Site], report: &mut Report) {
 /// Resolves a pool; `None` after an error that leaves nothing to build.
 fn resolve_pool(table: &PoolTable, mode: Mode, machine: &Machine, used: bool, report: &mut Report) -> Option<Pool> {
     let env = pairs(table.supervised.env.as_ref());
-    let (kind, php) = match &table.external.servers {
-        Some(servers) => (PoolKind::External(external(table, servers, report)), None),
+    let (kind, php, no_own_workers) = match &table.external.servers {
+        Some(servers) => (PoolKind::External(external(table, servers, report)), None, None),
         None => {
-            let (supervised, php) = supervised(table, env.clone(), mode, machine, used, report)?;
-            (PoolKind::Supervised(supervised), Some(php))
+            let (mut supervised, php) = supervised(table, env.clone(), mode, machine, used, report)?;
+            let (embedded, lacks) = workers::choose(table, &php, report);
+            supervised.embedded = embedded;
+            (PoolKind::Supervised(supervised), Some(php), lacks)
         }
     };
     let settings = PoolSettings::from(&table.pool);
@@ -295,6 +244,8 @@ fn resolve_pool(table: &PoolTable, mode: Mode, machine: &Machine, used: bool, re
             .as_ref()
             .map(|root| PathBuf::from(&root.value)),
         php,
+        no_own_workers,
+        table: table.heading.name.value.clone(),
         settings: PoolSettings {
             name: table.heading.name.value.clone(),
             kind,
@@ -352,9 +303,7 @@ fn supervised(
     let shrink = shrink(table, workers, report);
     warn_memory(table, workers, &php, machine, report);
     warn_opcache(&php, report);
-    let embedded = embedded(table, &php, report);
     let supervised = Supervised {
-        embedded,
         php: php.path.clone(),
         workers,
         shrink,
@@ -370,43 +319,6 @@ fn supervised(
         ..Supervised::from(&table.supervised)
     };
     Some((supervised, php))
-}
-
-/// Workers of our own, if the pool wants them and haulier was built for this PHP.
-fn embedded(table: &PoolTable, php: &PhpCgi, report: &mut Report) -> Option<Embedded> {
-    let written = table.supervised.run.as_ref();
-    let place = written.and_then(|run| run.place.as_ref());
-    let found = embeddable(php);
-    match written.map_or("cgi", |run| run.value.as_str()) {
-        "auto" | "embed" if found.is_some() => return found,
-        "auto" | "cgi" => {}
-        "embed" => report.push(
-            Diagnostic::error(
-                "config::value",
-                format!("haulier has no workers of its own for PHP {}", php.version),
-            )
-            .at(place, built_for())
-            .help("`run = \"auto\"` takes php-cgi's own loop where they are missing"),
-        ),
-        other => report.push(
-            Diagnostic::error("config::value", format!("`run` knows no \"{other}\""))
-                .at(place, "expected \"auto\", \"cgi\" or \"embed\""),
-        ),
-    }
-    None
-}
-
-/// The versions of PHP that this program has workers for.
-fn built_for() -> String {
-    let versions: Vec<&str> = haulier_php::embedded_versions().collect();
-    if versions.is_empty() {
-        "no headers of PHP (php-dev) were installed when this haulier was built".to_owned()
-    } else {
-        format!(
-            "this haulier was built for PHP {}, without threads and debugging",
-            versions.join(", ")
-        )
-    }
 }
 
 /// The workers that give their memory back.

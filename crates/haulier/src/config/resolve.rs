@@ -13,7 +13,7 @@ use super::file::File;
 use super::settings::{AdminAddress, Mode, Pool, Settings, Site};
 use super::tables::{SiteTable, StopSettings};
 use super::value::{BODY, to_usize, value_or};
-use super::{compress, images, listen_address, pool, server, site, tls};
+use super::{compress, images, listen_address, pool, server, site, tls, workers};
 use crate::log::{LogSettings, LogTable, SiteLog, SiteLogTable};
 use crate::machine::Machine;
 
@@ -31,6 +31,7 @@ pub(crate) fn resolve(file: &File, mode: Mode, machine: &Machine, report: &mut R
         .as_ref()
         .map_or(machine.cores, |threads| to_usize(threads.value));
     let mut sites = site::resolve_all(file, report);
+    workers::find_scripts(file.worker_mode, &mut sites, report);
     let mut pools = pool::resolve_all(file, &mut sites, mode, machine, report);
     let user = server::resolve_user(file, report);
     if let Some(user) = &user {

@@ -8,7 +8,7 @@ use haulier_settings::{Diagnostic, Placed, Report};
 
 use super::settings::{Mount, Route, Site};
 use super::tables::SiteTable;
-use super::{rules, site};
+use super::{rules, site, workers};
 
 /// All routes of a site. Those with a root come first: a route for a part of such a mount is one of that mount.
 pub(super) fn resolve_all(table: &SiteTable, site: &Site, report: &mut Report) -> Vec<Route> {
@@ -40,10 +40,16 @@ fn resolve(route: &RouteTable, table: &SiteTable, site: &Site, before: &[Route],
         rate: rate.map(|rate| Arc::new(super::value::limiter(rate.value))),
         ..RouteSettings::from(route)
     };
-    let mount = match (&route.root, &route.pool) {
-        (Some(root), _) => mount_root(route, root, path, table, site, report),
-        (None, Some(_)) => Some(enclosing(path, before).unwrap_or_else(|| part_of(site))),
-        (None, None) => None,
+    let mount = match &route.root {
+        Some(root) => mount_root(route, root, path, table, site, report),
+        None if route.pool.is_none() && route.worker.is_none() => None,
+        None => {
+            let mut mount = enclosing(path, before).unwrap_or_else(|| part_of(site));
+            if let Some(worker) = &route.worker {
+                set_worker(worker, &mut mount.site, table, report);
+            }
+            Some(mount)
+        }
     };
     check_effect(route, path, report);
     Some(Route {
@@ -56,6 +62,7 @@ fn resolve(route: &RouteTable, table: &SiteTable, site: &Site, before: &[Route],
 /// Reports a route without effect, and settings that need `root`.
 fn check_effect(route: &RouteTable, path: &Placed<String>, report: &mut Report) {
     let says_something = route.pool.is_some()
+        || route.worker.is_some()
         || route.root.is_some()
         || route.deny.is_some()
         || route.allow.is_some()
@@ -74,7 +81,7 @@ fn check_effect(route: &RouteTable, path: &Placed<String>, report: &mut Report) 
         _ if !says_something => report.push(
             Diagnostic::error("config::route", format!("the route \"{}\" says nothing", path.value))
                 .at(path.place.as_ref(), "what holds for these paths?")
-                .help("a route has `pool`, `root`, `deny`, `allow`, `basic_auth` or `rate`"),
+                .help("a route has `pool`, `worker`, `root`, `deny`, `allow`, `basic_auth` or `rate`"),
         ),
         _ => {}
     }
@@ -108,6 +115,8 @@ fn mount_root(
         own.app.set_placed(app.clone());
     }
     own.front.clone_from(&route.front);
+    own.worker.clone_from(&route.worker);
+    own.worker.take_if(|worker| worker.value == OFF);
     let mut inner = site::resolve_site(&own, None, None, report);
     let scripts = &mut inner.php.scripts;
     scripts.extensions.clone_from(&outer.php.scripts.extensions);
@@ -154,10 +163,30 @@ fn enclosing(path: &Placed<String>, routes: &[Route]) -> Option<Mount> {
     around.max_by_key(|mount| mount.prefix.len()).cloned()
 }
 
-/// The site itself, to be run by another pool.
+/// The value of a setting that a wider route, or the site, has.
+const OFF: &str = "off";
+
+/// Boots this script for a part of a site, or none. Where it stands in the document root, it is the front controller of
+/// that part.
+fn set_worker(written: &Placed<String>, part: &mut Site, table: &SiteTable, report: &mut Report) {
+    if written.value == OFF {
+        part.worker = None;
+        return;
+    }
+    part.worker = workers::script(written, &table.heading.directory, report);
+    let front = || workers::front_of(part.worker.as_ref()?, &part.app.root, &part.php.scripts.extensions);
+    if let Some(front) = front() {
+        part.front = Some(front);
+    }
+}
+
+/// The site itself, to be run by another pool or another script.
 fn part_of(site: &Site) -> Mount {
     let mut site = site.clone();
     site.routes.clear();
+    if let Some(worker) = &mut site.worker {
+        worker.is_optional = true;
+    }
     Mount {
         site: Box::new(site),
         prefix: String::new(),
@@ -165,7 +194,7 @@ fn part_of(site: &Site) -> Mount {
 }
 
 fn login(written: &Placed<String>, table: &SiteTable, report: &mut Report) -> Option<Login> {
-    if written.value == "off" {
+    if written.value == OFF {
         return Some(Login::Off);
     }
     match Htpasswd::open(&table.heading.directory.join(&written.value)) {

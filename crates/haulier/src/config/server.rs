@@ -161,9 +161,7 @@ pub(super) fn share_user(user: &User, tables: &[PoolTable], pools: &mut [Pool], 
         let Some(supervised) = pool.settings.kind.supervised_mut() else {
             continue;
         };
-        let table = tables
-            .iter()
-            .find(|table| table.heading.name.value == pool.settings.name);
+        let table = tables.iter().find(|table| table.heading.name.value == pool.table);
         let named = table.and_then(|table| table.supervised.user.as_ref());
         if let (Some(named), Some(User { uid: 0, .. })) = (named, &supervised.user) {
             let title = format!("pool `{}` cannot run as `{}`", pool.settings.name, named.value);

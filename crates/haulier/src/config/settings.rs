@@ -5,15 +5,17 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use haulier_php::{PoolSettings, User};
+use haulier_php::{PoolSettings, Supervised, User};
 use haulier_server::{PhpSettings, RouteSettings, ServerSettings, SiteSettings};
-use haulier_settings::Placed;
+use haulier_settings::{Placed, SourcePlace};
 
 use super::images::Images;
 use super::tables::StopSettings;
 use crate::app::App;
+use crate::app::stays_booted::BootableScript;
 use crate::certificates::Tls;
 use crate::log::{LogSettings, SiteLog};
+use crate::own_workers::NoOwnWorkers;
 use crate::php_discovery::PhpCgi;
 
 /// The settings of a process.
@@ -70,8 +72,12 @@ impl AdminAddress {
 pub(crate) struct Pool {
     /// For the pool itself; the socket directory is filled in by `assemble`.
     pub(crate) settings: PoolSettings,
+    /// The table that describes it; pools of a script that stays booted share it.
+    pub(crate) table: String,
     /// The php-cgi of a supervised pool.
     pub(crate) php: Option<PhpCgi>,
+    /// Why `run = "auto"` is php-cgi's own loop here.
+    pub(crate) no_own_workers: Option<NoOwnWorkers>,
     /// FastCGI parameters of each request to an external pool.
     pub(crate) params: Vec<(String, String)>,
     /// The document root on the machine of an external pool.
@@ -82,6 +88,26 @@ impl Pool {
     /// Number of PHP processes, or of connections to external ones.
     pub(crate) fn workers(&self) -> usize {
         self.settings.kind.capacity()
+    }
+
+    /// True if its workers boot a script before they take requests.
+    pub(crate) fn boots_script(&self) -> bool {
+        self.settings.kind.supervised().is_some_and(Supervised::boots_script)
+    }
+
+    /// The program that takes requests in PHP's processes, if haulier runs them: `embed` or `cgi`, as `run` has it.
+    pub(crate) fn run(&self) -> Option<&'static str> {
+        let own = self.settings.kind.supervised()?;
+        Some(if own.embedded.is_some() { "embed" } else { "cgi" })
+    }
+
+    /// `pool php: php-cgi takes requests itself, since …`, where `run = "auto"` could not take our own workers.
+    pub(crate) fn remark(&self) -> Option<String> {
+        let why = self.no_own_workers.as_ref()?;
+        Some(format!(
+            "pool {}: php-cgi takes requests itself, since {why}",
+            self.settings.name
+        ))
     }
 }
 
@@ -98,6 +124,12 @@ pub(crate) struct Site {
     pub(crate) htaccess: Option<String>,
     /// The script or page that answers for every path without a file.
     pub(crate) front: Option<String>,
+    /// The project directory; `None` without a usable one.
+    pub(crate) project: Option<PathBuf>,
+    /// The script that is made to stay booted, whether it does or not.
+    pub(crate) bootable: Option<BootableScript>,
+    /// The script that stays booted.
+    pub(crate) worker: Option<BootedScript>,
     /// Index of its pool; `None` serves files only.
     pub(crate) pool: Option<usize>,
     /// For its PHP; `assemble` adds the pool and its parameters.
@@ -110,6 +142,19 @@ pub(crate) struct Site {
     pub(crate) images: Option<Images>,
     /// The site has no files: its root means nothing.
     pub(crate) is_rootless: bool,
+}
+
+/// A script that stays booted and takes one request after the other.
+#[derive(Debug, Clone)]
+pub(crate) struct BootedScript {
+    /// The file, absolute. A symbolic link in it stays one: deployments make it point elsewhere.
+    pub(crate) file: PathBuf,
+    /// Its place in the configuration.
+    pub(crate) place: Option<SourcePlace>,
+    /// Further environment of its workers.
+    pub(crate) env: Vec<(String, String)>,
+    /// If its workers cannot run, the site does without; otherwise that is an error.
+    pub(crate) is_optional: bool,
 }
 
 /// A resolved route.
@@ -140,6 +185,30 @@ impl Site {
         Some(match self.images.as_ref().and_then(|images| images.store.as_ref()) {
             Some(store) => format!("Images in {}", store.location),
             None => "Images".to_owned(),
+        })
+    }
+
+    /// A line about the script that is made to stay booted: `public/index.php is made to stay booted (…)`.
+    pub(crate) fn booted_remark(&self, mode: Mode, pools: &[Pool]) -> Option<String> {
+        let found = self.bootable.as_ref()?;
+        let project = self.project.as_ref();
+        let script = project.and_then(|project| found.file.strip_prefix(project).ok());
+        let script = script.unwrap_or(&found.file).display();
+        let by = &found.by;
+        let why = self
+            .pool
+            .and_then(|pool| pools[pool].php.as_ref()?.own_workers.as_ref().err());
+        Some(match (&self.worker, mode, why) {
+            (Some(_), Mode::Serve, _) => {
+                format!("{script} stays booted ({by}); --no-worker boots it for each request.")
+            }
+            (Some(_), Mode::Run, _) => return None,
+            (None, _, Some(why)) => format!("{script} could stay booted ({by}), but {why}"),
+            (None, Mode::Serve, None) => format!("{script} could stay booted ({by}): --worker keeps it."),
+            (None, Mode::Run, None) => {
+                let name = &self.settings.name;
+                format!("site {name}: {script} could stay booted ({by}): set `worker` to it")
+            }
         })
     }
 

@@ -15,7 +15,7 @@ use haulier_settings::{Diagnostic, Pairs, Placed, Report, reader};
 use super::file::File;
 use super::settings::Site;
 use super::tables::SiteTable;
-use super::{dictionary, downloads, loops, route, rules, value};
+use super::{dictionary, downloads, loops, route, rules, value, workers};
 use crate::account;
 use crate::app::{self, App, DetectError, PRESETS, Preset, htaccess};
 use crate::log::SiteLog;
@@ -58,7 +58,10 @@ pub(super) fn resolve_site(
         None => vec!["*".to_owned()],
     };
     let extensions = resolve_extensions(table, report);
+    let worker = table.worker.as_ref();
+    let worker = worker.and_then(|worker| workers::script(worker, &table.heading.directory, report));
     let front = resolve_front(table, &app, &extensions, report);
+    let front = front.or_else(|| workers::front_of(worker.as_ref()?, &app.root, &extensions));
     let filters = resolve_filters(table, &hosts, &app.root, limiter, report);
     let (files, rules) = (resolve_files(table, &app, report), &table.rules);
     let mut redirects = resolve_pairs(rules.redirects.as_ref(), rules::redirects, report);
@@ -81,8 +84,11 @@ pub(super) fn resolve_site(
             ..SiteSettings::from(rules)
         },
         looked_at,
-        htaccess: project.as_ref().and_then(|project| htaccess::remark(&app, project)),
+        htaccess: project.as_deref().and_then(|project| htaccess::remark(&app, project)),
         front,
+        bootable: None,
+        project: project.clone(),
+        worker,
         pool: None,
         php: PhpSettings {
             scripts: ScriptSettings {
@@ -199,7 +205,7 @@ fn resolve_maintenance(
 }
 
 /// The written path, absolute, and without `.` and `..` if that is the same directory as `real`.
-fn without_detours(written: &Path, real: PathBuf) -> PathBuf {
+pub(super) fn without_detours(written: &Path, real: PathBuf) -> PathBuf {
     let Ok(absolute) = std::path::absolute(written) else {
         return real;
     };

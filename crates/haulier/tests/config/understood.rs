@@ -129,7 +129,10 @@ fn an_external_pool_needs_no_php_here() {
          remote_root = \"/var/www\"\nenv = {{ APP_ENV = \"prod\" }}\n[site.a]\nroot = \".\"\napp = \"front\"\n"
     );
     let said = check(&[("haulier.toml", &text), ("index.php", "")]);
-    assert_eq!(said["pools"], json!([{"name": "web", "workers": 20, "php": null}]));
+    assert_eq!(
+        said["pools"],
+        json!([{"name": "web", "workers": 20, "php": null, "run": null, "remark": null}])
+    );
     assert_eq!(said["sites"][0]["front"], "/index.php");
 }
 

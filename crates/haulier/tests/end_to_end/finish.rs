@@ -269,7 +269,7 @@ fn nothing_that_is_logged_ends_an_answer_but_the_function() {
     let server = Site::new().php("log.php", code).ini("log_errors", "1").start();
     assert_eq!(server.get("/log.php").expect(200).text(), "all of it");
     let secret = "phpinfo(); print_r($GLOBALS); print_r(getenv()); print_r(get_defined_constants());";
-    let server = Site::new().php("info.php", secret).php("line.php", "$r = new ReflectionFunction('fastcgi_finish_request');
+    let server = Site::new().run_by(Php::Cgi).php("info.php", secret).php("line.php", "$r = new ReflectionFunction('fastcgi_finish_request');
         preg_match(\"/error_log\\('([0-9a-f]{32})', 4\\)/\", file_get_contents($r->getFileName()), $found); echo $found[1];").start();
     let marker = server.get("/line.php").expect(200).text();
     assert_eq!(marker.len(), 32);

@@ -526,7 +526,7 @@ fn nobody_who_wants_the_end_waits_for_a_reload() {
     let wrapper = site.writable("bin").join("php-cgi");
     let real = fs::canonicalize("/usr/bin/php-cgi").expect("PHP is installed");
     let text = format!(
-        "#!/bin/sh\n[ -n \"$PHP_FCGI_CHILDREN\" ] && exec sleep 600\nexec {} \"$@\"\n",
+        "#!/bin/sh\n[ -n \"$HAULIER_WORKERS\" ] && exec sleep 600\nexec {} \"$@\"\n",
         real.display()
     );
     fs::write(&wrapper, text).expect("the directory is ours");

@@ -63,7 +63,7 @@ const LAYERS: &[(&str, &str)] = &[
     ),
     (
         "haulier",
-        "command lifecycle announce assemble images admin init cli config certificates log php_discovery app \
+        "command lifecycle announce assemble images admin init cli config certificates log php_discovery own_workers app \
          prelude sweeper privileges leftovers port_holder account machine purpose outcome quantity error_chain \
          expiry",
     ),

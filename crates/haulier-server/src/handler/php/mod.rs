@@ -97,7 +97,7 @@ pub(crate) async fn respond(thread: &Thread, site: &Arc<Site>, request: &Request
     let Some(php) = &site.php else {
         return PhpOutcome::Response(refused(site, request, 500, Reason::NoPhp, None));
     };
-    let backend = &**php.pool_of(&call.script.filename);
+    let backend = &**php.pool_of(&call.script);
     attempt(thread, site, php, backend, request, call)
         .await
         .unwrap_or_else(|error| {

@@ -15,6 +15,8 @@ use super::readable_directory;
 /// Who runs the PHP of a site.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Php {
+    /// haulier as it does by itself.
+    Auto,
     /// php-cgi, started and watched by haulier.
     Cgi,
     /// Workers of haulier's own inside it.
@@ -128,9 +130,9 @@ impl Site {
         self
     }
 
-    /// Adds a PHP script, given without its opening tag, and runs PHP by php-cgi if nothing else was said.
+    /// Adds a PHP script, given without its opening tag, and lets haulier run PHP if nothing else was said.
     pub(crate) fn php(mut self, path: &str, code: &str) -> Self {
-        self.php.get_or_insert(Php::Cgi);
+        self.php.get_or_insert(Php::Auto);
         self.file(path, format!("<?php {code}"))
     }
 
@@ -271,10 +273,10 @@ impl Site {
         match fpm {
             _ if self.php.is_none() => {}
             None => {
-                let run = if self.php == Some(Php::Embedded) {
-                    "run = \"embed\""
-                } else {
-                    ""
+                let run = match self.php {
+                    Some(Php::Embedded) => "run = \"embed\"",
+                    Some(Php::Cgi) => "run = \"cgi\"",
+                    _ => "",
                 };
                 let _ = writeln!(
                     text,
