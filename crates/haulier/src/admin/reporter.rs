@@ -49,6 +49,8 @@ pub(crate) struct Reporter {
     /// The serving threads, once they run.
     server: OnceLock<Arc<ServerHandle>>,
     is_leaving: AtomicBool,
+    /// What was to be served and did not boot.
+    not_booted: Mutex<Option<String>>,
 }
 
 /// Silence after which a serving thread is considered hung. Its loop runs at least ten times a second.
@@ -71,7 +73,13 @@ impl Reporter {
             transfers: Mutex::default(),
             server: OnceLock::new(),
             is_leaving: AtomicBool::new(false),
+            not_booted: Mutex::default(),
         })
+    }
+
+    /// Notes what was to be served and did not boot, or that all has booted.
+    pub(crate) fn note_boot(&self, failure: Option<String>) {
+        *self.not_booted.lock().unwrap_or_else(PoisonError::into_inner) = failure;
     }
 
     /// The threads serve from now on.
@@ -212,6 +220,7 @@ impl Reporter {
             connections: self.metrics.connections(),
             sites: sites.collect(),
             pools: self.pools(),
+            not_booted: self.not_booted.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             downloads: Downloads {
                 active: all_sites(&now.totals).map(|site| site.sending).sum(),
                 bytes_per_second: bytes(&now.totals).saturating_sub(bytes(&rate.totals)) as f64 / seconds,

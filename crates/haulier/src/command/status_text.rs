@@ -15,6 +15,9 @@ pub(super) fn render(state: &ServerState) -> String {
     let mut text = head(state);
     text.push_str(&sites(&state.sites));
     text.push_str(&pools(&state.pools));
+    if let Some(what) = &state.not_booted {
+        let _ = writeln!(text, "not booted  {}\n", printable(what));
+    }
     text.push_str(&images(&state.images));
     let _ = writeln!(
         text,
@@ -276,6 +279,7 @@ mod tests {
                     pid: Some(4121),
                 }],
             }],
+            not_booted: None,
             spool: Spool::default(),
             downloads: Downloads {
                 active: 14,

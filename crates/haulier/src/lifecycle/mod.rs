@@ -4,6 +4,8 @@
 //! process, `systemd` talks to a service manager.
 
 mod changes;
+mod deployments;
+mod edits;
 mod failure;
 mod projects;
 mod serving_process;
@@ -15,8 +17,9 @@ use std::io::{self, IsTerminal};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use haulier_php::Pool;
+use haulier_php::{Pool, PoolError};
 use haulier_server::{Address, Server};
 use haulier_settings::{Diagnostic, Report};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -176,7 +179,7 @@ fn start(options: StartOptions, line_format: LineFormat, console: &Console) -> R
         metrics,
         pools: assembled.pools,
         certificates: assembled.certificates,
-        configuration: options.configuration,
+        configuration: Arc::new(options.configuration),
         source: Arc::new(options.source),
         parts: Arc::new(Mutex::new(parts)),
         purpose: options.purpose,
@@ -237,12 +240,39 @@ fn check_spool_dir(settings: &Settings) {
 /// The first pool that does not answer.
 async fn warm(pools: &[Arc<Pool>]) -> Result<(), AssembleError> {
     for pool in pools {
-        pool.warm().await.map_err(|source| AssembleError::Silent {
-            name: pool.settings().name.clone(),
-            source,
-        })?;
+        if let Err(source) = pool.warm().await {
+            return Err(silent(pool, source).await);
+        }
     }
     Ok(())
+}
+
+/// Time in which the last lines of a process that has ended are read.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
+/// The failure of a pool that does not answer, with PHP's words about the script that its workers boot.
+async fn silent(pool: &Pool, source: PoolError) -> AssembleError {
+    let name = pool.settings().name.clone();
+    let embedded = pool.settings().kind.supervised().and_then(|own| own.embedded.as_ref());
+    let Some(script) = embedded.and_then(|embedded| embedded.release.clone().or(embedded.script.clone())) else {
+        return AssembleError::Silent { name, source };
+    };
+    tokio::time::sleep(LAST_WORDS).await;
+    let words = match source {
+        PoolError::Timeout { .. } => "it asks for no request within `timeout`".to_owned(),
+        _ => complaint(&pool.last_words()),
+    };
+    AssembleError::Unbootable { name, script, words }
+}
+
+/// The first error among PHP's messages; a script without one has ended by itself.
+fn complaint(messages: &str) -> String {
+    let is_error = |line: &&str| line.contains("error:") || line.contains("Error:");
+    let line = messages.lines().find(is_error).or(messages.lines().next());
+    line.map_or_else(
+        || "it ended without a call of frankenphp_handle_request()".to_owned(),
+        str::to_owned,
+    )
 }
 
 /// Name, hosts and content of each site, for reports.

@@ -16,6 +16,8 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval, sleep};
 use tracing::{error, info, warn};
 
 use super::changes::Changes;
+use super::deployments::{Deployments, Targets};
+use super::edits::{Edit, Edits};
 use super::failure::describe;
 use super::projects::Projects;
 use super::source::{self, Configuration, ConfigurationSource};
@@ -49,7 +51,7 @@ pub(super) struct ServingProcess {
     pub(super) pools: Vec<Arc<Pool>>,
     /// The certificates of a server with TLS.
     pub(super) certificates: Option<Arc<CertificateManager>>,
-    pub(super) configuration: Configuration,
+    pub(super) configuration: Arc<Configuration>,
     pub(super) source: Arc<ConfigurationSource>,
     pub(super) parts: Arc<Mutex<Parts>>,
     pub(super) purpose: Purpose,
@@ -78,6 +80,10 @@ enum LoopEvent {
     Reload,
     /// The application in this directory has changed.
     Project(PathBuf),
+    /// Files of a project whose script stays booted have changed.
+    Edited(Edit),
+    /// Links of sites whose script stays booted lead to these targets.
+    Moved(Targets),
     Command(PendingCommand),
 }
 
@@ -119,6 +125,8 @@ impl ServingProcess {
         let is_watched = self.purpose == Purpose::Development;
         let mut files = FilesWatch::new(is_watched, &self.configuration.files);
         let mut projects = Projects::new(is_watched, &self.configuration.settings);
+        let mut edits = Edits::new(is_watched, &self.configuration.settings);
+        let mut deployments = Deployments::new(&self.configuration.settings);
         loop {
             let event = tokio::select! {
                 signal = signals.next() => match signal {
@@ -129,6 +137,8 @@ impl ServingProcess {
                 Some(pending) = commands.recv() => LoopEvent::Command(pending),
                 () = files.changed() => LoopEvent::Reload,
                 directory = projects.changed() => LoopEvent::Project(directory),
+                edit = edits.changed() => LoopEvent::Edited(edit),
+                targets = deployments.moved() => LoopEvent::Moved(targets),
                 Some(_) = self.retiring.join_next() => continue,
             };
             // New workers may take long to start; a stop must not wait for them.
@@ -138,6 +148,15 @@ impl ServingProcess {
                     reloaded.map(|read| files.follow(read)).err()
                 }
                 LoopEvent::Project(directory) => unless_stopped(self.reload_project(&directory), signals).await.err(),
+                LoopEvent::Edited(edit) => {
+                    let booted = unless_stopped(self.boot_edited(&edit), signals).await;
+                    booted.map(|()| edits.note(edit)).err()
+                }
+                LoopEvent::Moved(targets) => {
+                    let release = deployments.release(&targets);
+                    let booted = unless_stopped(self.boot_release(&release), signals).await;
+                    booted.map(|is_served| deployments.note(targets, is_served)).err()
+                }
                 LoopEvent::Command(pending) => match unless_stopped(self.answer(pending), signals).await {
                     Ok(end) => end,
                     Err(end) => Some(end),
@@ -147,6 +166,8 @@ impl ServingProcess {
                 return end;
             }
             projects.follow(is_watched, &self.configuration.settings);
+            edits.follow(is_watched, &self.configuration.settings);
+            deployments.follow(&self.configuration.settings);
         }
     }
 
@@ -158,6 +179,56 @@ impl ServingProcess {
             let what = announce::what(&self.configuration.settings, Some(directory));
             info!("{} has changed: {what}", directory.display());
         }
+    }
+
+    /// Boots the scripts that stay booted anew after a developer's edit. If they do not boot, the running workers go on.
+    async fn boot_edited(&mut self, edit: &Edit) {
+        let scripts = self.booted_pools("a file of its project changed");
+        let begun = Instant::now();
+        let booted = self.switch_to(Arc::clone(&self.configuration), &scripts).await;
+        match booted {
+            Ok(_) => {
+                let seconds = begun.elapsed().as_secs_f64();
+                info!("{} changed: booted anew in {seconds:.2} s", edit.in_words());
+                self.reporter.note_boot(None);
+            }
+            Err(refused) => self.not_booted(&refused, &edit.in_words()),
+        }
+    }
+
+    /// Boots the release that a deployment has made the current one, and switches. Returns false if it does not boot:
+    /// the release before is still served.
+    async fn boot_release(&mut self, release: &Path) -> bool {
+        let booted = self.switch_to(Arc::clone(&self.configuration), &[]).await;
+        let release = release.display();
+        match booted {
+            Ok(_) => {
+                info!("{release} is served: its script has booted");
+                self.reporter.note_boot(None);
+                true
+            }
+            Err(refused) => {
+                self.not_booted(&refused, &format!("the release {release}"));
+                false
+            }
+        }
+    }
+
+    /// Says that `what` did not boot, in the log and in the status.
+    fn not_booted(&self, refused: &Refused, what: &str) {
+        for line in refused.report.error_lines() {
+            error!("{line}");
+        }
+        warn!("{what} is not served: the workers that run go on");
+        let why = refused.report.error_lines().next().unwrap_or_default();
+        self.reporter.note_boot(Some(format!("{what} is not served: {why}")));
+    }
+
+    /// The pools whose workers boot a script, and why they are to start anew.
+    fn booted_pools(&self, why: &'static str) -> Vec<(String, &'static str)> {
+        let boots = |pool: &&Arc<Pool>| pool.settings().kind.supervised().is_some_and(Supervised::boots_script);
+        let booted = self.pools.iter().filter(boots);
+        booted.map(|pool| (pool.settings().name.clone(), why)).collect()
     }
 
     /// The application that was detected in a directory.
@@ -272,6 +343,7 @@ impl ServingProcess {
                 let sites = super::site_facts(&self.configuration.settings);
                 self.reporter.reloaded(self.addresses(), sites);
                 let took = start.elapsed().as_secs_f64();
+                self.reporter.note_boot(None);
                 let words = format!("reloaded in {took:.2} s: {words}{}", self.draining());
                 info!("{words}");
                 Ok(words)
@@ -291,16 +363,25 @@ impl ServingProcess {
     }
 
     async fn exchange(&mut self, php: bool) -> Result<String, Refused> {
-        let configuration = self.read().await?;
+        let configuration = Arc::new(self.read().await?);
         let stale = self.stale_pools(&configuration, php);
-        let (configuration, assembled) = self.assemble(configuration, &stale).await;
+        self.switch_to(configuration, &stale).await
+    }
+
+    /// Serves by this configuration once the pools that are new in it, or `stale`, have booted. Returns what changed.
+    async fn switch_to(
+        &mut self,
+        configuration: Arc<Configuration>,
+        stale: &[(String, &'static str)],
+    ) -> Result<String, Refused> {
+        let assembled = self.assemble(&configuration, stale).await;
         let assembled = assembled.map_err(|failure| Refused::by_machine(&failure))?;
         let (new, leaving) = compare(&self.pools, &assembled.pools);
         warm(&new).await.map_err(|failure| Refused::by_machine(&failure))?;
         let handle = self.server.handle();
         let switched: Result<(), BindError> = blocking(move || handle.reload(assembled.server, assembled.log)).await;
         switched.map_err(|error| Refused::by_machine(&AssembleError::Bind(error)))?;
-        let changes = Changes::between(&self.configuration.effective, &configuration.effective, &stale);
+        let changes = Changes::between(&self.configuration.effective, &configuration.effective, stale);
         self.follow_certificates(assembled.certificates);
         self.pools = assembled.pools;
         self.configuration = configuration;
@@ -345,10 +426,9 @@ impl ServingProcess {
         let stale = next.settings.pools.iter().filter_map(|pool| {
             let name = &pool.settings.name;
             let known = before.iter().find(|before| before.settings.name == *name)?;
-            let is_booted = pool.settings.kind.supervised().is_some_and(Supervised::boots_script);
             match (all, known.php == pool.php) {
                 (true, _) => Some((name.clone(), "asked for")),
-                (false, true) if is_booted => Some((name.clone(), "its script is booted anew")),
+                (false, true) if pool.boots_script() => Some((name.clone(), "its script is booted anew")),
                 (false, false) => Some((name.clone(), "PHP or its php.ini changed")),
                 (false, true) => None,
             }
@@ -358,19 +438,19 @@ impl ServingProcess {
 
     async fn assemble(
         &self,
-        configuration: Configuration,
+        configuration: &Arc<Configuration>,
         stale: &[(String, &'static str)],
-    ) -> (Configuration, Result<Assembled, AssembleError>) {
+    ) -> Result<Assembled, AssembleError> {
         let parts = Arc::clone(&self.parts);
         let present = RunningParts {
             pools: self.pools.clone(),
             stale: stale.iter().map(|(name, _)| name.clone()).collect(),
             certificates: self.certificates.clone(),
         };
+        let configuration = Arc::clone(configuration);
         blocking(move || {
             let mut parts = parts.lock().unwrap_or_else(PoisonError::into_inner);
-            let assembled = parts.assemble(&configuration.settings, &present);
-            (configuration, assembled)
+            parts.assemble(&configuration.settings, &present)
         })
         .await
     }

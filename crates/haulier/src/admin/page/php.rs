@@ -23,6 +23,9 @@ pub(super) fn section(view: &View) -> String {
         return String::new();
     }
     let mut out = "<section id=\"php\" data-live><h2>PHP</h2>".to_owned();
+    if let Some(what) = &view.state.not_booted {
+        let _ = write!(out, "<p><b>Not booted</b> {}</p>", Escaped(what));
+    }
     for (number, pool) in view.pools.iter().enumerate() {
         let _ = write!(
             out,

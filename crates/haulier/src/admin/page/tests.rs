@@ -27,6 +27,7 @@ fn fresh() -> View {
         connections: 0,
         sites: vec![site("shop")],
         pools: Vec::new(),
+        not_booted: None,
         spool: Spool::default(),
         downloads: Downloads {
             active: 0,

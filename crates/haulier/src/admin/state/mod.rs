@@ -34,6 +34,9 @@ pub(crate) struct ServerState {
     pub(crate) connections: usize,
     pub(crate) sites: Vec<SiteState>,
     pub(crate) pools: Vec<PoolState>,
+    /// A release or an edit that did not boot: what ran before is served.
+    #[serde(default)]
+    pub(crate) not_booted: Option<String>,
     pub(crate) downloads: Downloads,
     /// Bodies that PHP has made and clients have not taken yet.
     #[serde(default)]
