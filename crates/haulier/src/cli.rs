@@ -110,6 +110,13 @@ pub(crate) struct ServeArgs {
     /// The php-cgi program
     #[arg(long, value_name = "PATH")]
     pub(crate) php: Option<PathBuf>,
+    /// Keep this script booted between requests, without a name the one that the project is made for
+    #[arg(long, value_name = "SCRIPT", num_args = 0..=1, conflicts_with = "no_worker")]
+    #[expect(clippy::option_option, reason = "without the flag, without a script, with one")]
+    pub(crate) worker: Option<Option<PathBuf>>,
+    /// Boot the application for every request, even if the project is made to stay booted
+    #[arg(long)]
+    pub(crate) no_worker: bool,
     /// Type of the project, instead of detecting it
     #[arg(long, value_name = "NAME")]
     pub(crate) app: Option<String>,

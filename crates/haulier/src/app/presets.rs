@@ -399,6 +399,12 @@ pub(crate) static PRESETS: &[Preset] = &[
                 root: "public",
                 front: None,
             },
+            // A script that stays booted (worker mode).
+            Layout {
+                markers: &["public/worker.php"],
+                root: "public",
+                front: None,
+            },
             Layout {
                 markers: &[],
                 root: ".",

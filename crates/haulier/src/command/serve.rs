@@ -14,7 +14,7 @@ use crate::announce::{self, Announcement};
 use crate::certificates::Tls;
 use crate::cli::{Console, ServeArgs};
 use crate::config;
-use crate::config::file::File;
+use crate::config::file::{File, WorkerMode};
 use crate::config::settings::{Mode, Settings};
 use crate::config::tables::{PoolTable, SiteTable};
 use crate::lifecycle::{self, ConfigurationSource, StartOptions};
@@ -34,13 +34,24 @@ const NEXT_PORTS: u16 = 20;
 const FILE_NAME: &str = "haulier.toml";
 
 pub(super) fn run(arguments: &ServeArgs, console: &Console) -> CommandOutcome {
-    match start(arguments, console) {
+    match start(&with_directory(arguments), console) {
         Ok(outcome) => outcome,
         Err(diagnostic) => {
             configuration::print_one(diagnostic, console);
             CommandOutcome::Misused
         }
     }
+}
+
+/// `--worker DIR` names the project, and not a script.
+fn with_directory(arguments: &ServeArgs) -> ServeArgs {
+    let mut arguments = arguments.clone();
+    let named = arguments
+        .worker
+        .as_mut()
+        .and_then(|script| script.take_if(|script| script.is_dir()));
+    arguments.directory = arguments.directory.or(named);
+    arguments
 }
 
 fn start(arguments: &ServeArgs, console: &Console) -> Result<CommandOutcome, Diagnostic> {
@@ -97,6 +108,7 @@ fn read(
         _ => read_or_invent(directory, report)?,
     };
     apply_arguments(&mut file, arguments, directory)?;
+    apply_worker(&mut file, arguments, directory)?;
     if let Some(images) = &arguments.images {
         apply_images(&mut file, &image_directory(images)?)?;
     }
@@ -201,6 +213,36 @@ fn apply_arguments(file: &mut File, arguments: &ServeArgs, directory: &Path) -> 
     Ok(())
 }
 
+/// Worker mode: of the project that is made for it, of the script that is named, or none.
+fn apply_worker(file: &mut File, arguments: &ServeArgs, directory: &Path) -> Result<(), Diagnostic> {
+    if arguments.no_worker {
+        for site in &mut file.sites {
+            site.worker = None;
+            site.route.iter_mut().for_each(|route| route.worker = None);
+        }
+        return Ok(());
+    }
+    let is_configured = directory.join(FILE_NAME).exists();
+    match &arguments.worker {
+        // A configuration says itself what stays booted.
+        None if is_configured => {}
+        None => file.worker_mode = WorkerMode::Found,
+        Some(None) => file.worker_mode = WorkerMode::Demanded,
+        Some(Some(script)) => {
+            let [site] = &mut file.sites[..] else {
+                return Err(
+                    Diagnostic::error("serve::arguments", "--worker is for a single site").help(format!(
+                        "{FILE_NAME} here names several: set `worker` of one of them there"
+                    )),
+                );
+            };
+            let path = directory.join(script);
+            site.worker = Some(Placed::unplaced(path.to_string_lossy().into_owned()));
+        }
+    }
+    Ok(())
+}
+
 fn document_root(root: &Path, directory: &Path) -> Result<PathBuf, Diagnostic> {
     let path = directory.join(root);
     path.canonicalize().ok().filter(|path| path.is_dir()).ok_or_else(|| {
@@ -287,13 +329,17 @@ fn smallest_configuration(directory: &Path, arguments: &ServeArgs, settings: &Se
         None => Path::new("."),
     };
     let mut text = String::new();
-    if arguments.workers.is_some() || arguments.php.is_some() {
+    let env = site.worker.iter().flat_map(|worker| &worker.env).next();
+    if arguments.workers.is_some() || arguments.php.is_some() || env.is_some() {
         text.push_str("[pool.php]\n");
         if let Some(workers) = arguments.workers {
             text.push_str(&format!("workers = {workers}\n"));
         }
         if let Some(php) = &arguments.php {
             text.push_str(&format!("php = {}\n", quoted(&php.to_string_lossy())));
+        }
+        if let Some((name, value)) = env {
+            text.push_str(&format!("env = {{ {name} = {} }}\n", quoted(value)));
         }
         text.push('\n');
     }
@@ -303,6 +349,10 @@ fn smallest_configuration(directory: &Path, arguments: &ServeArgs, settings: &Se
         quoted(&root.to_string_lossy())
     ));
     text.push_str(&format!("app = \"{}\"\n", site.app.preset.name));
+    if let Some(worker) = &site.worker {
+        let script = worker.file.strip_prefix(directory).unwrap_or(&worker.file);
+        text.push_str(&format!("worker = {}\n", quoted(&script.to_string_lossy())));
+    }
     text
 }
 

@@ -192,3 +192,91 @@ fn a_script_that_stands_still_is_not_ended_and_the_terminal_says_that_it_runs() 
     let slow = said.iter().filter(|line| line.contains("slow request"));
     assert_eq!(slow.count(), 1, "once is enough: {said:#?}");
 }
+
+/// Answers with `version` and with what another file says, and knows how many requests there were.
+fn booted(version: u32) -> String {
+    format!(
+        "<?php $said = require __DIR__ . '/../src/said.php'; $count = 0;
+        while (frankenphp_handle_request(function () use ($said, &$count) {{ echo '{version} ', $said, ' ', ++$count; }}));"
+    )
+}
+
+/// A project that is made to stay booted.
+fn bootable() -> Site {
+    let site = Site::new()
+        .file("src/said.php", "<?php return 'first';")
+        .file("composer.json", "{}");
+    site.file("public/worker.php", booted(1))
+}
+
+#[test]
+fn a_project_that_is_made_for_it_stays_booted_and_an_edit_boots_it_anew() {
+    let site = bootable();
+    let root = site.root().to_owned();
+    let server = serve(site, &[]);
+    let line = server.start_line().to_string();
+    assert!(
+        line.contains("public/worker.php stays booted") && line.contains("--no-worker"),
+        "{line}"
+    );
+    let counts: Vec<String> = (0..6).map(|_| server.get("/some/page").expect(200).text()).collect();
+    assert!(counts.iter().all(|said| said.starts_with("1 first ")), "{counts:?}");
+    assert!(
+        counts.iter().any(|said| said.ends_with(" 3")),
+        "two workers remember: {counts:?}"
+    );
+    fs::write(root.join("src/said.php"), "<?php return 'second';").expect("the directory is ours");
+    wait_until("the edit", || {
+        server.get("/").expect(200).text().starts_with("1 second ")
+    });
+
+    // An edit that does not boot is named, and what ran before goes on.
+    fs::write(root.join("src/said.php"), "<?php return 'third").expect("the directory is ours");
+    server.wait_for_line("said.php is not served: the workers that run go on");
+    server.wait_for_line("PHP Parse error");
+    assert!(server.get("/").expect(200).text().starts_with("1 second "));
+    fs::write(root.join("public/worker.php"), booted(2)).expect("the directory is ours");
+    fs::write(root.join("src/said.php"), "<?php return 'third';").expect("the directory is ours");
+    wait_until("both edits", || {
+        server.get("/").expect(200).text().starts_with("2 third ")
+    });
+}
+
+/// `haulier serve` for the project with these arguments.
+#[track_caller]
+fn serve_with(site: Site, arguments: &[&str]) -> Haulier {
+    let mut command = Haulier::command();
+    command
+        .arg("serve")
+        .arg(site.root())
+        .args(["--listen", "127.0.0.1:0", "--workers", "1"])
+        .args(arguments);
+    Haulier::start(command, vec![Box::new(site)])
+}
+
+#[test]
+fn worker_mode_is_switched_on_and_off_by_an_argument() {
+    let tell = "echo $_SERVER['FRANKENPHP_WORKER'] ?? 'classic';";
+    let site = || {
+        Site::new().php("index.php", tell).php(
+            "loop.php",
+            &format!("while (frankenphp_handle_request(function () {{ {tell} }}));"),
+        )
+    };
+    let server = serve_with(site(), &["--worker", "loop.php"]);
+    assert_eq!(server.get("/loop.php").expect(200).text(), "1");
+    assert_eq!(server.get("/index.php").expect(200).text(), "classic");
+    let server = serve_with(bootable().php("public/index.php", tell), &["--no-worker"]);
+    assert_eq!(server.get("/index.php").expect(200).text(), "classic");
+    assert_eq!(server.start_line()["pools"].as_array().map(Vec::len), Some(1));
+
+    let place = site();
+    let mut command = Haulier::command();
+    command.arg("serve").arg(place.root()).arg("--worker");
+    let output = command.output().expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        !output.status.success() && said.contains("is made to stay booted"),
+        "{said}"
+    );
+}
