@@ -19,7 +19,7 @@ export HAULIER_PHP_ROOTS = $(DEBIAN_13)
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 
 .NOTPARALLEL:
-.PHONY: help demo test check newer web pictures build bench experiments fuzz reloads endurance deb tarball container install setup-build setup-demo setup-test setup-bench
+.PHONY: help demo test check newer web pictures build bench experiments fuzz reloads sanitizer endurance deb tarball container install setup-build setup-demo setup-test setup-bench
 
 help:                  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -82,6 +82,9 @@ fuzz: setup-build      ## damage every parser's input for FUZZ_SECONDS in all (3
 reloads: setup-build setup-test ## 50,000 requests across 20 reloads, over HTTP/1.1, HTTP/2 and TLS, none of which may fail
 	HAULIER_RELOADS=20 HAULIER_REQUESTS=50000 cargo test --locked -p haulier --test end_to_end -- \
 		reload::requests_across_reloads reload::streams_of_http2_across reload::certificates_are_exchanged
+
+sanitizer: setup-build setup-test ## the C part of our own PHP workers under AddressSanitizer, with its tests
+	tests/sanitizer.sh
 
 endurance: setup-build setup-test ## 100,000 requests through one worker of each application, which must not grow
 	HAULIER_REQUESTS=100000 cargo test --locked -p haulier --test end_to_end -- --nocapture endurance::

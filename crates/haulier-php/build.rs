@@ -20,10 +20,14 @@ const PROGRAMS: [&str; 6] = [
     "php-config",
 ];
 
+/// Set by tests/sanitizer.sh: the extension is compiled for AddressSanitizer and UndefinedBehaviorSanitizer.
+const SANITIZER: &str = "HAULIER_SANITIZER";
+
 fn main() {
     println!("cargo::rerun-if-changed=embed");
     println!("cargo::rerun-if-env-changed=PATH");
     println!("cargo::rerun-if-env-changed={ROOTS}");
+    println!("cargo::rerun-if-env-changed={SANITIZER}");
     println!("cargo::rerun-if-changed=/usr/bin"); // a PHP whose headers are installed later
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it"));
     let mut built: Vec<(String, PathBuf)> = Vec::new();
@@ -116,17 +120,12 @@ fn compile(config: &Config, file: &Path) -> Result<(), String> {
     sources.sort();
     let mut command = cc::Build::new().opt_level(2).get_compiler().to_command();
     command
-        .args([
-            "-shared",
-            "-fPIC",
-            "-O2",
-            "-g0",
-            "-s",
-            "-fvisibility=hidden",
-            "-Wall",
-            "-Wextra",
-        ])
+        .args(["-shared", "-fPIC", "-O2", "-fvisibility=hidden", "-Wall", "-Wextra"])
         .arg("-Wno-unused-parameter")
+        .args(match env::var_os(SANITIZER) {
+            None => ["-g0", "-s"],
+            Some(_) => ["-g", "-fsanitize=address,undefined"],
+        })
         .args(includes)
         .args(&sources)
         .arg("-o")

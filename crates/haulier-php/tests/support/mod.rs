@@ -57,7 +57,11 @@ impl Scripts {
     }
 }
 
+/// The installed php-cgi, or the one that tests/sanitizer.sh names.
 pub(crate) fn php() -> PathBuf {
+    if let Some(php) = std::env::var_os("HAULIER_TEST_PHP") {
+        return php.into();
+    }
     ["/usr/bin/php-cgi8.2", "/usr/bin/php-cgi"]
         .map(PathBuf::from)
         .into_iter()

@@ -278,10 +278,14 @@ impl Site {
                     Some(Php::Cgi) => "run = \"cgi\"",
                     _ => "",
                 };
+                // The one that tests/sanitizer.sh names, or the installed one.
+                let php = std::env::var("HAULIER_TEST_PHP").map(|php| format!("php = {php:?}"));
                 let _ = writeln!(
                     text,
-                    "[pool.php]\nworkers = {}\n{run}\n{}\n[pool.php.ini]",
-                    self.workers, self.pool
+                    "[pool.php]\nworkers = {}\n{run}\n{}\n{}\n[pool.php.ini]",
+                    self.workers,
+                    php.unwrap_or_default(),
+                    self.pool
                 );
                 for (name, value) in &self.ini {
                     let _ = writeln!(text, "{name:?} = {value:?}");
