@@ -30,8 +30,8 @@ enum record_type {
 enum { HEADER = 8, MOST_CONTENT = 65528, VERSION = 1, RESPONDER = 1, KEEP_CONNECTION = 1 };
 /* protocolStatus of FCGI_END_REQUEST (FastCGI 5.5): the request was not begun. */
 enum { REQUEST_COMPLETE = 0, OVERLOADED = 2 };
-/* The highest bit of appStatus tells haulier that the worker ends. */
-enum { WORKER_ENDS = 0x80 };
+/* appStatus tells haulier with its highest bit that the worker ends, and with the others the KiB that it keeps. */
+enum { WORKER_ENDS = 1 << 31, MOST_KEPT = INT32_MAX };
 /* Bytes read at a time: a request with its parameters usually comes in one read. */
 enum { INPUT = 64 * 1024 };
 /* Bytes of the response that are collected before they are written. */
@@ -45,6 +45,8 @@ static struct {
 	int connection;
 	bool is_open, keeps_connection, is_broken, is_last;
 	uint16_t id;
+	/* KiB. */
+	uint32_t kept;
 
 	char input[INPUT];
 	size_t read_at, read_end;
@@ -455,7 +457,10 @@ static bool write_end(int protocol_status)
 {
 	char end[HEADER + 8] = { 0 };
 	put_header(end, END_REQUEST, 8, 0);
-	end[HEADER] = (char) (r.is_last ? WORKER_ENDS : 0);
+	uint32_t status = r.kept | (r.is_last ? (uint32_t) WORKER_ENDS : 0);
+	for (int i = 0; i < 4; i++) {
+		end[HEADER + i] = (char) (status >> (24 - 8 * i));
+	}
 	end[HEADER + 4] = (char) protocol_status;
 	if (r.written + sizeof end > OUTPUT) {
 		request_flush();
@@ -477,6 +482,12 @@ bool request_end(void)
 	bool sent = write_end(REQUEST_COMPLETE);
 	r.is_open = false;
 	return sent && !r.is_broken;
+}
+
+void request_keeps(size_t bytes)
+{
+	size_t kept = bytes / 1024;
+	r.kept = kept < MOST_KEPT ? (uint32_t) kept : MOST_KEPT;
 }
 
 void request_is_last(void)

@@ -40,6 +40,9 @@ bool request_write_stderr(const char *bytes, size_t count);
 /* Sends what has been laid out. */
 bool request_flush(void);
 
+/* Sets the memory that the worker keeps, bytes, which FCGI_END_REQUEST tells the server. */
+void request_keeps(size_t bytes);
+
 /* Ends the request: FCGI_END_REQUEST. False if the connection cannot be used again. */
 bool request_end(void);
 

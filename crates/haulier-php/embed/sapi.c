@@ -292,6 +292,9 @@ static void read_user_ini(char *directory, size_t length)
 
 static int deactivate(void)
 {
+	if (haulier_settings.script) {
+		request_keeps(zend_memory_usage(false));
+	}
 	if (SG(sapi_started) && request_is_open() && !request_end()) {
 		php_handle_aborted_connection();
 	}

@@ -85,7 +85,7 @@ impl Future for BackgroundScript {
                 Poll::Ready(Err(failure)) => _ = lease.give_up(failure, &stderr, &this.label),
                 _ if is_over => {
                     log_late_stderr(lease.pid(), &this.label, &stderr);
-                    lease.finish(this.exchange.is_reusable());
+                    lease.finish(&this.exchange);
                 }
                 _ => _ = lease.time_out_in_background(this.limit, &stderr, &this.label),
             }

@@ -30,6 +30,8 @@ const FILE_PIECE: usize = 32 * 1024;
 /// readfile in records of 65,528.
 const LONG_CONTENT: u16 = 32 * 1024;
 
+/// Bytes of the unit in which our own workers tell their memory in the other bits.
+const MEMORY_UNIT: u64 = 1024;
 /// Bit of the application status by which a worker of our own says that it takes no further request (embed/request.c).
 const WORKER_ENDS: u32 = 1 << 31;
 
@@ -451,6 +453,12 @@ impl FastCgiExchange {
     pub(crate) fn is_reusable(&self) -> bool {
         let stays = |end: EndRequest| !self.of_own_worker || end.app_status & WORKER_ENDS == 0;
         self.keep_conn && self.end.is_some_and(stays) && self.unsent.is_none() && !self.broken && !self.surplus
+    }
+
+    /// Memory that the booted script of our own worker keeps after this request, bytes.
+    pub(crate) fn kept_memory(&self) -> Option<u64> {
+        let status = self.end.filter(|_| self.of_own_worker)?.app_status & !WORKER_ENDS;
+        (status != 0).then(|| u64::from(status) * MEMORY_UNIT)
     }
 
     fn begin(&self) -> [u8; 16] {

@@ -9,6 +9,7 @@ use rustix::process::Signal;
 use crate::connection::Connection;
 use crate::ended::Ended;
 use crate::error::{AttemptError, BadResponse, PoolError};
+use crate::fastcgi_exchange::FastCgiExchange;
 use crate::peer::Peer;
 use crate::processes::Processes;
 use crate::running::RunningGuard;
@@ -118,10 +119,14 @@ impl Lease {
         }
     }
 
-    /// Returns the worker after the end of the response, with the connection if that is `reusable`.
-    pub(crate) fn finish(mut self, reusable: bool) {
+    /// Returns the worker after the end of the exchange, with the connection if that is reusable.
+    pub(crate) fn finish(mut self, exchange: &FastCgiExchange) {
+        let reusable = exchange.is_reusable();
         if let Some(connection) = self.inner.get_mut() {
             connection.worker.served += 1;
+            if let Some(bytes) = exchange.kept_memory() {
+                self.shared.note_memory(bytes, connection.worker.memory.note(bytes));
+            }
         }
         let stays = !self.replace_if_spent();
         if stays

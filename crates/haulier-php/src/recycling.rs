@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use crate::kept_memory::WorkerMemory;
 use crate::settings::Recycle;
 
 /// The record of a worker, as far as the pool knows.
@@ -13,6 +14,7 @@ pub(crate) struct WorkerRecord {
     pub(crate) served: u64,
     /// Time of the first request.
     pub(crate) since: Instant,
+    pub(crate) memory: WorkerMemory,
 }
 
 /// Limits of workers, and the records of running workers without a connection.
@@ -84,6 +86,7 @@ impl WorkerRecord {
         Self {
             served: 0,
             since: Instant::now(),
+            memory: WorkerMemory::default(),
         }
     }
 

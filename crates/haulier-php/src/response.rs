@@ -188,7 +188,7 @@ impl Response {
         let Some(lease) = self.lease.take() else { return };
         self.worker_time = Some(self.taken.elapsed());
         if self.exchange.is_complete() {
-            lease.finish(self.exchange.is_reusable());
+            lease.finish(&self.exchange);
         } else {
             BackgroundScript::start(self.exchange.split_off(), lease, self.label.clone());
         }

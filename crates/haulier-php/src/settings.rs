@@ -1,6 +1,6 @@
 //! Settings of a pool, and their declaration in a configuration.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use haulier_settings::settings_table;
@@ -109,6 +109,11 @@ impl PoolKind {
     /// True if its workers are haulier's own inside PHP's program.
     pub fn is_embedded(&self) -> bool {
         self.supervised().is_some_and(|own| own.embedded.is_some())
+    }
+
+    /// The script that every worker boots, if there is one.
+    pub fn booted_script(&self) -> Option<&Path> {
+        self.supervised()?.embedded.as_ref()?.script.as_deref()
     }
 
     /// The account that PHP runs as, if it is not haulier's own.

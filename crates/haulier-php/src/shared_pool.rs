@@ -8,6 +8,7 @@ use haulier_upstream::Upstream;
 
 use crate::connection::Connection;
 use crate::counts::PoolCounts;
+use crate::kept_memory::{KeptMemory, PoolMemory};
 use crate::processes::Processes;
 use crate::recycling::{Recycling, Spent};
 use crate::running::RunningRequests;
@@ -44,6 +45,7 @@ pub(crate) struct SharedPool {
     pub(crate) recycling: Recycling,
     pub(crate) started: Instant,
     counts: Mutex<PoolCounts>,
+    memory: Mutex<PoolMemory>,
 }
 
 impl SharedPool {
@@ -63,6 +65,7 @@ impl SharedPool {
             recycling,
             started: Instant::now(),
             counts: Mutex::default(),
+            memory: Mutex::default(),
         })
     }
 
@@ -104,6 +107,16 @@ impl SharedPool {
             Spent::Age => counts.recycled_age += 1,
             Spent::Idle => counts.shrunk += 1,
         });
+    }
+
+    /// Notes the memory that a worker has told, with its growth over many requests.
+    pub(crate) fn note_memory(&self, bytes: u64, growth: Option<i64>) {
+        let mut memory = self.memory.lock().unwrap_or_else(PoisonError::into_inner);
+        memory.note(bytes, growth);
+    }
+
+    pub(crate) fn kept_memory(&self) -> KeptMemory {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner).kept()
     }
 
     pub(crate) fn counts(&self) -> PoolCounts {

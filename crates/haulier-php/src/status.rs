@@ -5,6 +5,7 @@ use std::time::Duration;
 use haulier_upstream::UpstreamLoad;
 
 use crate::counts::PoolCounts;
+use crate::kept_memory::KeptMemory;
 use crate::recycling::own_memory;
 use crate::shared_pool::SharedPool;
 
@@ -16,6 +17,8 @@ pub struct PoolStatus {
     pub load: UpstreamLoad,
     /// Ends of requests and of workers.
     pub counts: PoolCounts,
+    /// Memory that a booted script keeps.
+    pub kept: KeptMemory,
 }
 
 impl PoolStatus {
@@ -23,15 +26,18 @@ impl PoolStatus {
         Self {
             load: shared.upstream.load(),
             counts: shared.counts(),
+            kept: shared.kept_memory(),
         }
     }
 
-    /// This status plus the counts and current requests of the predecessor. The number of workers stays this one's.
+    /// This status plus the counts and current requests of the predecessor. The number of workers and their
+    /// memory stay this one's.
     #[must_use]
     pub fn following(self, before: Self) -> Self {
         Self {
             load: self.load.following(&before.load),
             counts: self.counts.plus(&before.counts),
+            kept: self.kept,
         }
     }
 }

@@ -251,3 +251,31 @@ async fn a_script_that_ends_its_loop_costs_no_request() {
     assert!(counts.retries > 0, "no request came while a script ended: {counts:?}");
     pool.stop(Duration::from_secs(5)).await;
 }
+
+#[tokio::test]
+async fn a_script_that_keeps_something_of_every_request_is_known_by_its_growth() {
+    for (kept, is_leak) in [
+        ("$all[] = str_repeat('x', 1000);", true),
+        ("$all = str_repeat('x', 1000);", false),
+    ] {
+        let scripts = Scripts::new();
+        let script = format!(
+            "<?php function handle() {{ static $all; {kept} }} while (frankenphp_handle_request('handle')) {{}}"
+        );
+        let pool = booted(&scripts, 1, &script);
+        answer(&scripts, &pool, "").await;
+        let first = pool.status().kept;
+        assert!(
+            first.bytes.is_some_and(|bytes| bytes > 100_000) && first.growth.is_none(),
+            "{first:?}"
+        );
+        for _ in 0..700 {
+            answer(&scripts, &pool, "").await;
+        }
+        let kept = pool.status().kept;
+        let expected = if is_leak { 1025..1500 } else { 0..1 };
+        assert!(kept.growth.is_some_and(|growth| expected.contains(&growth)), "{kept:?}");
+        assert_eq!(kept.is_leak(), is_leak);
+        pool.stop(Duration::from_secs(5)).await;
+    }
+}

@@ -98,6 +98,7 @@ mod tests {
                     capacity: 3,
                     ..UpstreamLoad::default()
                 },
+                ..PoolStatus::default()
             },
         );
         pools.exchange(vec![Arc::clone(&second), Arc::clone(&other)]);

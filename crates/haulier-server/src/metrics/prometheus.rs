@@ -197,6 +197,26 @@ impl MetricsSnapshot {
                 set(&mut metric, &[("pool", &pool.name)], memory)?;
             }
         }
+        self.encode_kept_memory(encoder)
+    }
+
+    fn encode_kept_memory(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let help = "Memory that a booted script keeps in a worker between two requests.";
+        let mut metric = gauge(encoder, "haulier_php_kept_bytes", help)?;
+        for PoolSnapshot { name, status, .. } in &self.pools {
+            if let Some(bytes) = status.kept.bytes {
+                set(&mut metric, &[("pool", name)], bytes)?;
+            }
+        }
+        let help = "Growth of that memory with each of the last requests, at most 2,000.";
+        let mut metric = gauge(encoder, "haulier_php_kept_growth_bytes", help)?;
+        for PoolSnapshot { name, status, .. } in &self.pools {
+            if let Some(growth) = status.kept.growth {
+                metric
+                    .encode_family(&[("pool", name.as_str())])?
+                    .encode_gauge(&growth)?;
+            }
+        }
         Ok(())
     }
 

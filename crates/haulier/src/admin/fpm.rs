@@ -97,6 +97,7 @@ mod tests {
                 served: 100,
                 ..PoolCounts::default()
             },
+            ..PoolStatus::default()
         };
         let status = FpmStatus::new(&pool, &status, 784_111_777, 61);
         let text = status.to_text();

@@ -370,6 +370,7 @@ mod tests {
                 crashes,
                 ..PoolCounts::default()
             },
+            ..PoolStatus::default()
         };
         let reading = |seconds, pools| MetricsReading {
             at: begin + Duration::from_secs(seconds),

@@ -1,6 +1,7 @@
 //! The content of the dashboard as plain data. The reporter takes it, `page` makes HTML of it.
 
 use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use haulier_php::{ExternalServer, Pool, PoolStatus, TracedRequest, WorkerStatus};
@@ -55,6 +56,8 @@ pub(super) struct PoolView {
     pub(super) name: String,
     /// haulier runs its PHP.
     pub(super) is_own: bool,
+    /// The script that its workers have booted.
+    pub(super) script: Option<PathBuf>,
     pub(super) status: PoolStatus,
     pub(super) memory: Option<u64>,
     pub(super) workers: Vec<WorkerStatus>,
@@ -134,6 +137,7 @@ impl PoolView {
         Self {
             name: pool.settings().name.clone(),
             is_own: pool.settings().kind.supervised().is_some(),
+            script: pool.settings().kind.booted_script().map(Path::to_owned),
             status: metrics.pool_status(pool),
             memory: metrics.pool_memory(pool),
             workers: pool.workers(),

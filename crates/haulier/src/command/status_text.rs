@@ -142,7 +142,20 @@ fn pools(pools: &[PoolState]) -> String {
             pool.running.first().map_or_else(|| "–".to_owned(), running),
         ]
     });
-    table(&titles, &rows.collect::<Vec<_>>())
+    let mut text = table(&titles, &rows.collect::<Vec<_>>());
+    text.extend(pools.iter().filter_map(kept_memory));
+    text
+}
+
+/// `memory     a worker of php/shop keeps 9 MB, 416 B more with each request`
+fn kept_memory(pool: &PoolState) -> Option<String> {
+    let kept = size(pool.kept_bytes? as f64);
+    let growth = match pool.kept_growth_bytes {
+        Some(growth @ 1..) => format!(", {} more with each request", size(growth as f64)),
+        Some(_) => ", no more with each request".to_owned(),
+        None => String::new(),
+    };
+    Some(format!("memory     a worker of {} keeps {kept}{growth}\n", pool.name))
 }
 
 fn images(sites: &[ImageState]) -> String {
@@ -273,6 +286,8 @@ mod tests {
                 queued: 0,
                 restarts: 12,
                 memory_bytes: Some(412_000_000),
+                kept_bytes: None,
+                kept_growth_bytes: None,
                 running: vec![RunningState {
                     request: "GET /export\u{1b}[2J (req 7e10)".into(),
                     seconds: 2.13,
@@ -290,6 +305,28 @@ mod tests {
             worker_seconds_saved: 6720.0,
             streaming: Vec::new(),
         }
+    }
+
+    #[test]
+    fn the_memory_of_a_booted_script_is_told_with_its_growth() {
+        let told = |kept_bytes, kept_growth_bytes| {
+            let mut state = state();
+            state.pools[0].kept_bytes = kept_bytes;
+            state.pools[0].kept_growth_bytes = kept_growth_bytes;
+            let text = render(&state);
+            text.lines().find(|line| line.starts_with("memory")).map(str::to_owned)
+        };
+        assert_eq!(told(None, None), None);
+        let kept = "memory     a worker of php keeps 9 MB";
+        assert_eq!(told(Some(9_200_000), None), Some(kept.to_owned()));
+        assert_eq!(
+            told(Some(9_200_000), Some(416)),
+            Some(format!("{kept}, 416 B more with each request"))
+        );
+        assert_eq!(
+            told(Some(9_200_000), Some(-3)),
+            Some(format!("{kept}, no more with each request"))
+        );
     }
 
     #[test]

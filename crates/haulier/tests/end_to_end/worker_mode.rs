@@ -271,3 +271,34 @@ fn a_deployment_boots_the_next_release_before_it_is_served() {
     let (answers, failures) = crowd.end();
     assert!(failures.is_empty(), "{} of {answers}: {failures:#?}", failures.len());
 }
+
+#[test]
+fn a_script_that_grows_is_named_by_status_metrics_and_dashboard() {
+    let site = Site::new().workers(1).php(
+        "index.php",
+        "function handle() { static $all; $all[] = str_repeat('x', 4000); } while (frankenphp_handle_request('handle')) {}",
+    );
+    let script = site.root().join("index.php");
+    let server = site
+        .pool("max_requests = 0")
+        .setting("front = \"/index.php\"")
+        .setting(&format!("worker = {script:?}"))
+        .start();
+    let mut connection = server.connect();
+    for _ in 0..700 {
+        connection.ask(&Request::get("/")).expect(200);
+    }
+    let metrics = server.metrics();
+    assert!(metrics.value("haulier_php_kept_bytes{pool=\"php/test\"}") > 2_800_000.0);
+    let growth = metrics.value("haulier_php_kept_growth_bytes{pool=\"php/test\"}");
+    assert!((4000.0..4400.0).contains(&growth), "{growth}");
+    let status = server.tell(&["status"]);
+    let status = String::from_utf8_lossy(&status.stdout).into_owned();
+    assert!(status.contains("memory     a worker of php/test keeps 3"), "{status}");
+    let page = Connection::open(server.admin())
+        .ask(&Request::get("/"))
+        .expect(200)
+        .text();
+    let named = format!("php/test: {} keeps 4 KB more with each request", script.display());
+    assert!(page.contains(&named), "{page}");
+}

@@ -94,6 +94,13 @@ fn of_pool(pool: &PoolView) -> Vec<ServerFinding> {
         };
         findings.push(grade(text, longest.unwrap_or_default()));
     }
+    if let (Some(script), Some(growth)) = (&pool.script, status.kept.growth)
+        && status.kept.is_leak()
+    {
+        let (script, growth) = (script.display(), size(growth as f64));
+        let text = format!("{name}: {script} keeps {growth} more with each request");
+        findings.push(attention(text, "look for a list or a static variable that grows"));
+    }
     let down = pool.servers.iter().filter(|server| !server.status.is_up);
     findings.extend(down.map(|server| attention(format!("{name}: {} does not answer", server.status.name), "")));
     findings

@@ -62,6 +62,13 @@ fn in_words(pool: &PoolView) -> String {
     if let Some(memory) = pool.memory.filter(|&memory| memory > 0) {
         let _ = write!(words, " · {} of memory", size(memory as f64));
     }
+    if let Some(kept) = status.kept.bytes {
+        let growth = status.kept.growth.filter(|&growth| growth > 0);
+        let growth = growth.map_or_else(String::new, |growth| {
+            format!(", {} more with each request", size(growth as f64))
+        });
+        let _ = write!(words, " · a worker keeps {}{growth}", size(kept as f64));
+    }
     let _ = write!(words, " · {}", counted(status.counts.served, "request", "requests"));
     let ends = [
         (status.counts.recycled(), "recycled"),

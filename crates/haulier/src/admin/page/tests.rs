@@ -1,8 +1,8 @@
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use haulier_php::{
-    ExternalServer, FpmStatus, PoolCounts, PoolStatus, ServerStatus, TracedRequest, UpstreamLoad, WorkerActivity,
-    WorkerStatus,
+    ExternalServer, FpmStatus, KeptMemory, PoolCounts, PoolStatus, ServerStatus, TracedRequest, UpstreamLoad,
+    WorkerActivity, WorkerStatus,
 };
 use haulier_server::metrics::{DurationHistogram, FailedRequest, RequestSummary, SlowRequest, Totals};
 
@@ -107,6 +107,7 @@ fn pool(name: &str, workers: usize, busy: usize, queued: usize, text: &str) -> P
     PoolView {
         name: name.into(),
         is_own: true,
+        script: None,
         status: PoolStatus {
             load: UpstreamLoad {
                 capacity: workers,
@@ -121,6 +122,7 @@ fn pool(name: &str, workers: usize, busy: usize, queued: usize, text: &str) -> P
                 served: 100_000,
                 ..PoolCounts::default()
             },
+            ..PoolStatus::default()
         },
         memory: Some(412_000_000),
         workers: (0..workers).map(worker).collect(),
@@ -384,6 +386,27 @@ fn a_worker_shows_its_request_without_the_id() {
     assert!(!workers.contains("req 7e10"));
     assert!(page.contains("<small>pid 4000 · 24 MB · 1\u{202f}234 requests</small>"));
     assert!(page.contains("and 44 more"), "of 64 workers 20 are shown");
+}
+
+#[test]
+fn a_worker_script_that_grows_is_named() {
+    let mut view = fresh();
+    view.pools = vec![pool("php/shop", 4, 0, 0, EVIL)];
+    let pool = &mut view.pools[0];
+    pool.script = Some("/srv/shop/<index>.php".into());
+    pool.status.kept = KeptMemory {
+        bytes: Some(9_200_000),
+        growth: Some(100),
+    };
+    let page = render(&view);
+    assert!(
+        page.contains("All well") && page.contains("a worker keeps 9 MB, 100 B more with each request"),
+        "{page}"
+    );
+    view.pools[0].status.kept.growth = Some(4200);
+    let page = render(&view);
+    let named = "php/shop: /srv/shop/&lt;index&gt;.php keeps 4 KB more with each request";
+    assert!(page.contains(&format!("<h1 class=\"warn\">{named}</h1>")), "{page}");
 }
 
 #[test]

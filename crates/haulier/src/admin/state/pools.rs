@@ -17,6 +17,11 @@ pub(crate) struct PoolState {
     /// Workers that ended for any reason other than being idle.
     pub(crate) restarts: u64,
     pub(crate) memory_bytes: Option<u64>,
+    /// Memory that a booted script keeps in a worker, and its growth with each request.
+    #[serde(default)]
+    pub(crate) kept_bytes: Option<u64>,
+    #[serde(default)]
+    pub(crate) kept_growth_bytes: Option<i64>,
     /// Requests that take long, the longest first.
     pub(crate) running: Vec<RunningState>,
 }
@@ -46,6 +51,8 @@ impl PoolState {
             queued: load.queued,
             restarts: counts.recycled() + counts.crashes + counts.timeouts + counts.exits,
             memory_bytes,
+            kept_bytes: status.kept.bytes,
+            kept_growth_bytes: status.kept.growth,
             running: running.collect(),
         }
     }
