@@ -84,7 +84,7 @@ reloads: setup-build setup-test ## 50,000 requests across 20 reloads, over HTTP/
 		reload::requests_across_reloads reload::streams_of_http2_across reload::certificates_are_exchanged
 
 sanitizer: setup-build setup-test ## the C part of our own PHP workers under AddressSanitizer, with its tests
-	tests/sanitizer.sh
+	tests/sanitizer/run.sh
 
 endurance: setup-build setup-test ## 100,000 requests through one worker of each application, which must not grow
 	HAULIER_REQUESTS=100000 cargo test --locked -p haulier --test end_to_end -- --nocapture endurance::

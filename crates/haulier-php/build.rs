@@ -20,7 +20,7 @@ const PROGRAMS: [&str; 6] = [
     "php-config",
 ];
 
-/// Set by tests/sanitizer.sh: the extension is compiled for AddressSanitizer and UndefinedBehaviorSanitizer.
+/// Set by tests/sanitizer/run.sh: the extension is compiled for AddressSanitizer and UndefinedBehaviorSanitizer.
 const SANITIZER: &str = "HAULIER_SANITIZER";
 
 fn main() {

@@ -195,6 +195,15 @@ static void restore(void)
 	call("error_clear_last", &result, 0, NULL);
 }
 
+/* PHP's own, which frees these and would free them once more at the end of the script. */
+static void deactivate_sapi(void)
+{
+	sapi_deactivate();
+	SG(request_info).auth_user = SG(request_info).auth_password = SG(request_info).auth_digest = NULL;
+	SG(request_info).content_type_dup = NULL;
+	SG(request_info).current_user = NULL;
+}
+
 /* Ends the request: everything that it has set up for its end runs, its response is complete. */
 static void finish_request(void)
 {
@@ -218,7 +227,7 @@ static void finish_request(void)
 		php_stream_free(SG(request_info).request_body, PHP_STREAM_FREE_CLOSE | PHP_STREAM_FREE_RSRC_DTOR);
 		SG(request_info).request_body = NULL;
 	}
-	sapi_deactivate();
+	deactivate_sapi();
 	if (has_failed) {
 		zend_bailout(); /* a fatal error: the script ends */
 	}
@@ -309,7 +318,7 @@ PHP_FUNCTION(frankenphp_handle_request)
 		zend_unset_timeout();
 		php_output_discard_all(); /* output of the boot is nobody's */
 		php_output_deactivate();
-		sapi_deactivate();
+		deactivate_sapi();
 		note_boot();
 	} else {
 		restore();

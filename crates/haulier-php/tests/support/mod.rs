@@ -57,7 +57,7 @@ impl Scripts {
     }
 }
 
-/// The installed php-cgi, or the one that tests/sanitizer.sh names.
+/// The installed php-cgi, or the one that tests/sanitizer/run.sh names.
 pub(crate) fn php() -> PathBuf {
     if let Some(php) = std::env::var_os("HAULIER_TEST_PHP") {
         return php.into();

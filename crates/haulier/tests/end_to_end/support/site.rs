@@ -278,7 +278,7 @@ impl Site {
                     Some(Php::Cgi) => "run = \"cgi\"",
                     _ => "",
                 };
-                // The one that tests/sanitizer.sh names, or the installed one.
+                // The one that tests/sanitizer/run.sh names, or the installed one.
                 let php = std::env::var("HAULIER_TEST_PHP").map(|php| format!("php = {php:?}"));
                 let _ = writeln!(
                     text,
