@@ -48,8 +48,8 @@ NEWER = cargo test --workspace --locked --no-fail-fast \
 newer:                 ## the tests of PHP on PHP 8.4, inside the Debian 13 that `make setup-test` lays out
 	@if [ -n "$(DEBIAN_13)" ]; then \
 		$(NEWER) --test embedded && \
-		$(NEWER) --test pool --test end_to_end -- facts:: finish:: handoff:: php_failures:: php_requests:: php_responses:: \
-			symfony:: worker_mode:: zend_functions::; \
+		$(NEWER) --test pool --test end_to_end -- endurance:: facts:: finish:: handoff:: octane:: own_workers_load:: \
+			php_failures:: php_requests:: php_responses:: symfony:: worker_mode:: zend_functions::; \
 	else echo "SKIPPED: the tests on PHP 8.4 need $(TARGET_DIR)/debian-13 (setup/debian-13.sh lays it out, as root)"; fi
 
 # The program comes out of the same build as for the other tests: of one package alone it has other features, and takes minutes.
@@ -79,9 +79,9 @@ fuzz: setup-build      ## damage every parser's input for FUZZ_SECONDS in all (3
 	HAULIER_FUZZ_SECONDS=$(FUZZ_SECONDS) cargo test --locked -p haulier-proto --test mutation
 	HAULIER_FUZZ_SECONDS=$(FUZZ_SECONDS) cargo test --locked -p haulier-image --test hostile damaged
 
-reloads: setup-build setup-test ## 50,000 requests across 20 reloads, over HTTP/1.1, HTTP/2 and TLS, none of which may fail
-	HAULIER_RELOADS=20 HAULIER_REQUESTS=50000 cargo test --locked -p haulier --test end_to_end -- \
-		reload::requests_across_reloads reload::streams_of_http2_across reload::certificates_are_exchanged
+reloads: setup-build setup-test ## 50,000 requests across 20 reloads, over HTTP/1.1, HTTP/2, TLS and in worker mode, none of which may fail
+	HAULIER_RELOADS=20 HAULIER_REQUESTS=50000 HAULIER_KILLS=200 cargo test --locked -p haulier --test end_to_end -- --nocapture \
+		reload::requests_across_reloads reload::streams_of_http2_across reload::certificates_are_exchanged own_workers_load::
 
 sanitizer: setup-build setup-test ## the C part of our own PHP workers under AddressSanitizer, with its tests
 	tests/sanitizer/run.sh

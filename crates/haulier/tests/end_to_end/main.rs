@@ -26,6 +26,7 @@ mod mediawiki;
 mod metrics;
 mod octane;
 mod offload;
+mod own_workers_load;
 mod php_failures;
 mod php_requests;
 mod php_responses;

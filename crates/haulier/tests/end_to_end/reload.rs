@@ -1,4 +1,6 @@
 //! Another configuration without a lost request: `reload`, SIGHUP, `stop`, and what is said about it.
+//!
+//! `HAULIER_RELOADS=20 HAULIER_REQUESTS=50000` is the whole proof; without a word it is a tenth of it.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -21,12 +23,7 @@ use super::support::haulier::{Haulier, children_of};
 use super::support::load::Crowd;
 use super::support::site::Site;
 use super::support::tls::Authority;
-use super::support::{require, wait_until};
-
-/// `HAULIER_RELOADS=20 HAULIER_REQUESTS=50000` is the whole proof; without a word it is a tenth of it.
-fn number(name: &str, usual: usize) -> usize {
-    std::env::var(name).map_or(usual, |text| text.parse().expect("a number"))
-}
+use super::support::{number, require, wait_until};
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()

@@ -43,6 +43,11 @@ pub(crate) fn at_some_pace(span: Duration, test: impl Fn(Duration)) {
     }
 }
 
+/// How much a test does: as this variable says, or the usual.
+pub(crate) fn number(variable: &str, usual: usize) -> usize {
+    std::env::var(variable).map_or(usual, |text| text.parse().expect("a number"))
+}
+
 /// A span as settings have it.
 pub(crate) fn setting(span: Duration) -> String {
     format!("{}ms", span.as_millis())
