@@ -44,27 +44,10 @@ fn visit(php: Php) {
     visit_at(&application(php).start());
 }
 
-/// The same application with its front controller as a loop, as `runtime/frankenphp-symfony` and Symfony 7.4 have it.
+/// The same application, booted once.
 pub(super) fn booted() -> Site {
     let site = application(Php::Cgi);
     let front = site.root().join("public/index.php");
-    let text = fs::read_to_string(&front).expect("it was copied");
-    let (boot, _) = text
-        .split_once("$request = Request::createFromGlobals();")
-        .expect("its last part");
-    let text = format!(
-        "{boot}
-        $handle = static function () use ($kernel): void {{
-            $request = Request::createFromGlobals();
-            $response = $kernel->handle($request);
-            $response->send();
-            $kernel->terminate($request, $response);
-        }};
-        ignore_user_abort(true);
-        while (frankenphp_handle_request($handle)) {{
-        }}"
-    );
-    fs::write(&front, text).expect("the directory is ours");
     site.setting(&format!("worker = {front:?}"))
 }
 

@@ -20,7 +20,18 @@ spl_autoload_register(function (string $class): void {
 
 BinaryFileResponse::trustXSendfileTypeHeader();
 $kernel = new Kernel('prod', false);
-$request = Request::createFromGlobals();
-$response = $kernel->handle($request);
-$response->send();
-$kernel->terminate($request, $response);
+$handle = static function () use ($kernel): void {
+    $request = Request::createFromGlobals();
+    $response = $kernel->handle($request);
+    $response->send();
+    $kernel->terminate($request, $response);
+};
+if (!isset($_SERVER['FRANKENPHP_WORKER'])) {
+    $handle();
+    return;
+}
+// Worker mode, as `runtime/frankenphp-symfony` and Symfony 7.4 have it.
+ignore_user_abort(true);
+$kernel->boot();
+while (frankenphp_handle_request($handle)) {
+}
