@@ -248,6 +248,11 @@ def symfony(page):
     apart = {name: dict(own=row["cpu"] - row["php"]) for name, row in many.items() if row["cpu"] and row["php"]}
     yield from halves("CPU of a request, the server’s alone", apart, "own", time)
     yield from halves("Memory (PSS) of the whole tree", many, "pss", size)
+    booted = page.targets("Worker mode, twenty at once")
+    ours = only(booted, "haulier, worker mode")
+    classic = only(booted, "nginx + php-fpm", "lighttpd + its php-cgi", "Apache prefork, mod_php")
+    yield from cpu_by_slices("CPU of a request in worker mode, beside peers without one", ours, classic, most=0.4)
+    yield from cpu_by_slices("CPU of a request in worker mode, beside haulier without it", ours, only(booted, "haulier"), most=0.45)
 
 
 def halves(question, figures, key, show, more=False):

@@ -81,6 +81,13 @@ class Findings(unittest.TestCase):
         self.assertEqual(rate.peer, "0 % (Apache mod_php fpassthru)")
         self.assertEqual(found["Readers that got every byte"].outcome(), "holds")
 
+    def test_worker_mode_is_held_against_servers_without_one(self):
+        cpu = {"haulier, worker mode": 30.0, "haulier": 60.0, "nginx + php-fpm": 100.0, "FrankenPHP, worker mode": 20.0}
+        found = of("symfony", measured("Worker mode, twenty at once", cpu))
+        goal = found["CPU of a request in worker mode, beside peers without one"]
+        self.assertEqual((goal.ratio, goal.outcome()), (0.3, "holds"))
+        self.assertEqual(found["CPU of a request in worker mode, beside haulier without it"].outcome(), "MISSED")
+
     def test_the_ratio_of_rounds_counts_before_that_of_medians(self):
         rows = {"haulier br 4": {"CPU": 140.0, "bytes": 2.0}, "nginx br 4": {"CPU": 120.0, "bytes": 2.0}}
         pairs = {"haulier br 4 / nginx br 4": {"CPU, median of the rounds": 0.9, "least": 0.8, "most": 1.3}}

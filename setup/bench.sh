@@ -7,6 +7,7 @@ cd "$(dirname "$0")/.."
 find_php
 
 want "PHP, the same for every server" "$php-cgi" "$php-fpm" "$php-opcache" "$php-mbstring"
+want "headers of that PHP, for haulier's own workers inside it" "$php-dev"
 want "servers to compare with" nginx lighttpd apache2 "libapache2-mod-$php"
 want_if_known "a server to compare with" h2o caddy
 want_if_known "compression of the servers to compare with" lighttpd-mod-deflate libnginx-mod-http-brotli-filter
@@ -22,3 +23,6 @@ want "download programs beside haulier get" curl wget "$php-cli" "$php-curl"
 want_if_known "download programs beside haulier get" wget2 aria2 axel
 want "runs the comparison" python3 openssl
 install_wanted
+
+command -v frankenphp >/dev/null ||
+    echo "No frankenphp in PATH (Debian has no package, see https://frankenphp.dev): its rows are left out, by name."
