@@ -4,6 +4,7 @@ mod broken;
 mod command_line;
 mod config_command;
 mod docs;
+mod other_php;
 mod program;
 mod shown;
 mod tree;

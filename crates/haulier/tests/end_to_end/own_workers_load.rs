@@ -171,17 +171,14 @@ fn reloads_and_deployments_under_load_cost_no_request() {
             wait_until("its part of the requests", || answered() >= requests * round / rounds);
             let release = 2 - round as u32 % 2;
             point(place.path(), release);
-            // Another number of workers: the pool is another one even where no script stays booted.
+            wait_until("the next release", || {
+                let text = server.get("/").expect(200).text();
+                text.contains(&format!("release {release}"))
+            });
+            // Another number of workers makes another pool, even where no script stays booted.
             let workers = |round: usize| format!("workers = {}", WORKERS + round % 2);
             config.replace(&workers(round), &workers(round + 1));
             server.reload();
-            wait_until("the next release", || {
-                server
-                    .get("/")
-                    .expect(200)
-                    .text()
-                    .contains(&format!("release {release}"))
-            });
         }
         let output = loading.join().expect("no panic");
         assert!(output.status.success(), "{mode:?}: {output:?}");
