@@ -316,7 +316,8 @@ impl AnswerReader {
                         self.body(piece, context);
                     }
                 }
-                Record::Stderr(_) => {}
+                // Only workers of haulier's own send files, and to haulier alone: the reader refuses them here.
+                Record::Stderr(_) | Record::File(_) => {}
                 Record::End(end) => {
                     let is_good = records.in_body && end.protocol_status == 0;
                     self.keeps_alive = records.reader.is_between_records() && input.is_empty();

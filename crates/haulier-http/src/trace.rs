@@ -62,11 +62,19 @@ pub enum Via {
     Zend,
     /// An `offload` rule, unknown to the script.
     Transparent,
+    /// `readfile()` and similar functions of PHP, in haulier's own workers.
+    Readfile,
 }
 
 impl Via {
     /// All ways; metrics index by position.
-    pub const ALL: [Self; 4] = [Self::XSendfile, Self::XAccel, Self::Zend, Self::Transparent];
+    pub const ALL: [Self; 5] = [
+        Self::XSendfile,
+        Self::XAccel,
+        Self::Zend,
+        Self::Transparent,
+        Self::Readfile,
+    ];
 
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -75,6 +83,7 @@ impl Via {
             Self::XAccel => "x-accel",
             Self::Zend => "zend",
             Self::Transparent => "transparent",
+            Self::Readfile => "readfile",
         }
     }
 }

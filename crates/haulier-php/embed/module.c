@@ -58,6 +58,7 @@ static PHP_RINIT_FUNCTION(haulier)
 				theirs->internal_function.handler = ours->internal_function.handler;
 			}
 		}
+		passthru_take_over();
 		serve_forever();
 	}
 	return SUCCESS;

@@ -7,6 +7,7 @@
 #include "request.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
@@ -25,6 +26,9 @@ enum record_type {
 	STDERR = 7,
 	GET_VALUES = 9,
 	GET_VALUES_RESULT = 10,
+	/* Between haulier and its own workers: bytes of a file belong here. The content is offset and length, the descriptor
+	 * comes with it (SCM_RIGHTS). */
+	FILE_PART = 12,
 };
 
 enum { HEADER = 8, MOST_CONTENT = 65528, VERSION = 1, RESPONDER = 1, KEEP_CONNECTION = 1 };
@@ -38,6 +42,13 @@ enum { INPUT = 64 * 1024 };
 enum { OUTPUT = 128 * 1024 };
 /* Pieces from this length on are written from where they lie, behind what was collected. */
 enum { DIRECT = 32 * 1024 };
+/* Content of a record about a file. */
+enum { FILE_CONTENT = 16 };
+/* Most files of one response, as in the server (handed_files.rs); the content of further ones is copied. */
+enum { MOST_FILES = 32 };
+/* Bytes that leave together with a descriptor. The kernel gives it to the reader of the first of them, so no record in front
+ * of it may be so long that the server reads its content by itself. */
+enum { MOST_BEFORE_FILE = 16 * 1024 };
 /* Longest parameters of a request, bytes; the server sends far less. */
 enum { MOST_PARAMS = 16 * 1024 * 1024 };
 
@@ -68,7 +79,11 @@ static struct {
 	size_t written;
 	/* Start of the last STDOUT record in `output`, which may still grow; SIZE_MAX if there is none. */
 	size_t last_record;
-} r = { .connection = -1 };
+	/* Goes with `output`; -1 if there is none. */
+	int file;
+	/* Files of the response so far. */
+	int files;
+} r = { .connection = -1, .file = -1 };
 
 volatile sig_atomic_t request_is_awaited;
 
@@ -235,6 +250,7 @@ enum arrival request_receive(int connection)
 	r.is_open = r.is_broken = r.body_ended = false;
 	r.content_left = r.padding_left = r.encoded_length = r.written = 0;
 	r.last_record = SIZE_MAX;
+	r.files = 0;
 	bool has_begun = false;
 	for (;;) {
 		unsigned char header[HEADER];
@@ -353,18 +369,47 @@ static void put_header(char *at, enum record_type type, size_t content, size_t p
 	at[7] = 0;
 }
 
+/* Sends a part of it, and the descriptor with its first byte. */
+static ssize_t send_parts(struct iovec *parts, int count, int descriptor)
+{
+	union {
+		struct cmsghdr header;
+		char room[CMSG_SPACE(sizeof(int))];
+	} control = { 0 };
+	struct msghdr message = { .msg_iov = parts, .msg_iovlen = (size_t) count };
+	if (descriptor >= 0) {
+		message.msg_control = &control;
+		message.msg_controllen = sizeof control;
+		control.header.cmsg_level = SOL_SOCKET;
+		control.header.cmsg_type = SCM_RIGHTS;
+		control.header.cmsg_len = CMSG_LEN(sizeof(int));
+		memcpy(CMSG_DATA(&control.header), &descriptor, sizeof descriptor);
+	}
+	return sendmsg(r.connection, &message, MSG_NOSIGNAL);
+}
+
+static void close_file(void)
+{
+	if (r.file >= 0) {
+		close(r.file);
+		r.file = -1;
+	}
+}
+
 /* Writes all of it; false if the server no longer listens. */
 static bool write_all(struct iovec *parts, int count)
 {
 	while (count > 0) {
-		ssize_t sent = writev(r.connection, parts, count);
+		ssize_t sent = send_parts(parts, count, r.file);
 		if (sent < 0) {
 			if (errno == EINTR) {
 				continue;
 			}
+			close_file();
 			r.is_broken = true;
 			return false;
 		}
+		close_file();
 		while (count > 0 && (size_t) sent >= parts->iov_len) {
 			sent -= (ssize_t) parts->iov_len;
 			parts++;
@@ -381,6 +426,7 @@ static bool write_all(struct iovec *parts, int count)
 bool request_flush(void)
 {
 	if (r.written == 0 || r.is_broken) {
+		close_file();
 		return !r.is_broken;
 	}
 	struct iovec part = { r.output, r.written };
@@ -450,6 +496,39 @@ bool request_write(const char *bytes, size_t count)
 bool request_write_stderr(const char *bytes, size_t count)
 {
 	return r.is_open && !r.is_broken && collect(STDERR, bytes, count);
+}
+
+int request_keep_file(int descriptor)
+{
+	if (!r.is_open || r.is_broken || r.files == MOST_FILES) {
+		return -1;
+	}
+	return fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+}
+
+static void put_number(char *at, uint64_t number)
+{
+	for (int i = 7; i >= 0; i--) {
+		at[i] = (char) number;
+		number >>= 8;
+	}
+}
+
+bool request_write_file(int descriptor, uint64_t offset, uint64_t length)
+{
+	if (r.written > MOST_BEFORE_FILE && !request_flush()) {
+		close(descriptor);
+		return false;
+	}
+	char *record = r.output + r.written;
+	put_header(record, FILE_PART, FILE_CONTENT, 0);
+	put_number(record + HEADER, offset);
+	put_number(record + HEADER + 8, length);
+	r.written += HEADER + FILE_CONTENT;
+	r.file = descriptor;
+	r.files++;
+	/* Like any long piece, it leaves at once. */
+	return request_flush();
 }
 
 /* Sends FCGI_END_REQUEST behind what has been laid out. */

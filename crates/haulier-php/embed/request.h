@@ -37,6 +37,12 @@ bool request_write(const char *bytes, size_t count);
 /* Gives the server a piece of FCGI_STDERR, in order with the response. */
 bool request_write_stderr(const char *bytes, size_t count);
 
+/* A descriptor of our own for a file that the response is to contain; -1 if it may contain no more of them. */
+int request_keep_file(int descriptor);
+
+/* Puts bytes of a file into the response, which the server reads. Takes the descriptor over; false as above. */
+bool request_write_file(int descriptor, uint64_t offset, uint64_t length);
+
 /* Sends what has been laid out. */
 bool request_flush(void);
 

@@ -22,12 +22,57 @@ static void (*import_environment)(zval *variables);
 
 #define PARAM(name) request_param(name, sizeof(name) - 1)
 
+/* Passes through PHP's output in place of the content of `handed_file`. */
+static const char file_mark[1];
+/* The file to write next; its descriptor is -1 if there is none. */
+static struct {
+	int descriptor;
+	uint64_t offset, length;
+} handed_file = { .descriptor = -1 };
+
+static bool write_handed_file(void)
+{
+	int descriptor = handed_file.descriptor;
+	handed_file.descriptor = -1;
+	return request_write_file(descriptor, handed_file.offset, handed_file.length);
+}
+
+static void drop_handed_file(void)
+{
+	if (handed_file.descriptor >= 0) {
+		close(handed_file.descriptor);
+		handed_file.descriptor = -1;
+	}
+}
+
+/* PHP sees one byte of output: so it sends the head, and notes where the output began, as it always does. */
+bool sapi_write_file(int descriptor, uint64_t offset, uint64_t length)
+{
+	if (!sapi_has_response() || SG(request_info).headers_only) {
+		return false;
+	}
+	handed_file.descriptor = request_keep_file(descriptor);
+	if (handed_file.descriptor < 0) {
+		return false;
+	}
+	handed_file.offset = offset;
+	handed_file.length = length;
+	php_output_flush_all();
+	/* Past the buffers, which are empty now. */
+	php_output_handler *active = OG(active);
+	OG(active) = NULL;
+	php_output_write(file_mark, sizeof file_mark);
+	OG(active) = active;
+	drop_handed_file(); /* if PHP has dropped the output */
+	return true;
+}
+
 static size_t write_body(const char *text, size_t length)
 {
 	if (response_is_finished) {
 		return length;
 	}
-	if (!request_write(text, length)) {
+	if (!(text == file_mark ? write_handed_file() : request_write(text, length))) {
 		php_handle_aborted_connection();
 		return 0;
 	}
@@ -292,6 +337,7 @@ static void read_user_ini(char *directory, size_t length)
 
 static int deactivate(void)
 {
+	drop_handed_file(); /* a client that left ended the script while it was written */
 	if (haulier_settings.script) {
 		request_keeps(zend_memory_usage(false));
 	}

@@ -35,6 +35,12 @@ bool sapi_has_response(void);
 /* Tells the server something on STDERR: the marker, and `text` behind it. */
 void sapi_announce(const char *text, size_t length);
 
+/* Puts bytes of a file into the response in place of output; false if they are to be copied. */
+bool sapi_write_file(int descriptor, uint64_t offset, uint64_t length);
+
+/* passthru.c: PHP's functions that copy a file to the output let the server send it. */
+void passthru_take_over(void);
+
 /* serve.c: workers that are forked, and what each of them does. */
 ZEND_NORETURN void serve_forever(void);
 /* Waits for the next request of this worker; false if it is to end. */

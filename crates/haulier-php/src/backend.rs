@@ -87,12 +87,8 @@ fn answer(mut response: Response) -> Result<BackendAnswer<Box<Response>>, haulie
 
 impl BodySource for Response {
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Piece>, BrokenBody>> {
-        self.poll_next(context, None).map(|next| match next {
-            Ok(Some(ReadPiece::Piece(piece))) => Ok(Some(piece)),
-            Ok(Some(ReadPiece::Placed(_))) => unreachable!("there was no place"),
-            Ok(None) => Ok(None),
-            Err(error) => Err(self.break_off(error)),
-        })
+        self.poll_any_piece(context)
+            .map(|next| next.map_err(|error| self.break_off(error)))
     }
 
     fn poll_read(

@@ -6,7 +6,8 @@
 #![allow(unsafe_code)] // reading into memory that is not zeroed before: see `poll_read`
 
 use std::cell::{Cell, RefCell};
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use std::time::Duration;
 use haulier_upstream::Address;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendFlags};
 use rustix::pipe::SpliceFlags;
 use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::io::Interest;
@@ -150,28 +151,38 @@ impl Connection {
     }
 
     /// Reads once as soon as bytes are there, at most `most`, and passes them to `consume`; an empty slice is the end
-    /// of the stream.
+    /// of the stream. With `takes_files`, a descriptor that came with the bytes is passed too.
     pub(crate) fn poll_receive<T>(
         &self,
         cx: &mut Context<'_>,
         most: usize,
-        consume: impl FnOnce(&[u8]) -> T,
+        takes_files: bool,
+        consume: impl FnOnce(&[u8], Option<OwnedFd>) -> T,
     ) -> Poll<io::Result<T>> {
         BUFFER.with_borrow_mut(|buffer| {
             let buffer = &mut buffer[..most.min(READ_SIZE)];
             loop {
                 let mut guard = ready!(self.socket.poll_read_ready(cx))?;
-                match rustix::io::read(&self.socket, &mut *buffer) {
+                let received = if takes_files {
+                    receive_with_file(self.as_fd(), buffer)
+                } else {
+                    rustix::io::read(&self.socket, &mut *buffer).map(|length| (length, None))
+                };
+                match received {
                     Err(Errno::INTR) => {}
                     Err(Errno::AGAIN) => guard.clear_ready(),
                     Err(errno) => return Poll::Ready(Err(errno.into())),
-                    Ok(length) => {
+                    // A read ends behind the bytes that a descriptor came with, and more may be there.
+                    Ok((length, descriptor @ Some(_))) => {
+                        return Poll::Ready(Ok(consume(&buffer[..length], descriptor)));
+                    }
+                    Ok((length, None)) => {
                         // A short read emptied the socket: the next byte gives a new edge, and clearing does not
                         // affect the end of the stream.
                         if length < buffer.len() {
                             guard.clear_ready();
                         }
-                        return Poll::Ready(Ok(consume(&buffer[..length])));
+                        return Poll::Ready(Ok(consume(&buffer[..length], None)));
                     }
                 }
             }
@@ -243,6 +254,26 @@ impl AsFd for Connection {
 
 fn send(socket: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> rustix::io::Result<usize> {
     rustix::net::sendmsg(socket, slices, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)
+}
+
+/// Reads once, and takes the descriptor that came with the bytes. The kernel closes any further ones.
+fn receive_with_file(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> rustix::io::Result<(usize, Option<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let received = rustix::net::recvmsg(
+        socket,
+        &mut [IoSliceMut::new(buffer)],
+        &mut control,
+        RecvFlags::CMSG_CLOEXEC,
+    )?;
+    let descriptors = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
+        _ => None,
+    });
+    Ok((
+        received.bytes,
+        descriptors.and_then(|mut descriptors| descriptors.next()),
+    ))
 }
 
 async fn connect(address: &Address) -> io::Result<AsyncFd<OwnedFd>> {

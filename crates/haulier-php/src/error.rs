@@ -170,6 +170,15 @@ pub enum BadResponse {
     /// The application refused the request (FastCGI §5.5).
     #[error("the application refused the request with protocol status {0}")]
     Refused(u8),
+    /// A record about a file came without a descriptor: this process can open no more, or the worker is broken.
+    #[error("the descriptor of a file did not arrive; too many files may be open (`rlimits`, LimitNOFILE=)")]
+    NoDescriptor,
+    /// The descriptor is not that of a regular file, or there is no such part of it.
+    #[error("the worker handed over a descriptor of something else than a file")]
+    NotAFile,
+    /// More descriptors than a worker of ours sends.
+    #[error("the worker handed over more than {0} files")]
+    TooManyFiles(usize),
 }
 
 impl PoolError {

@@ -5,17 +5,18 @@
 
 use std::fs::File;
 use std::io::{self, IoSlice};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::task::{Context, Poll, ready};
 
-use haulier_http::ReadInto;
+use haulier_http::{Piece, ReadInto};
 use haulier_proto::copy;
 use haulier_proto::fastcgi::record::{END_PARAMS, END_STDIN, HEADER_LEN, MAX_CONTENT, begin_request};
-use haulier_proto::fastcgi::{CgiHead, EndRequest, HeadParser, Header, Record, RecordReader, RecordType};
+use haulier_proto::fastcgi::{CgiHead, EndRequest, FilePart, HeadParser, Header, Record, RecordReader, RecordType};
 
 use crate::connection::Connection;
 use crate::error::{AttemptError, BadResponse};
+use crate::handed_files::{ArrivedBody, HandedFiles};
 use crate::marker::{Announcement, MarkerFinder, early_hints};
 use crate::request::{Body, Request};
 
@@ -51,7 +52,9 @@ pub(crate) struct FastCgiExchange {
     head_complete: bool,
     /// Bytes of a response arrived, so the request cannot be repeated.
     answered: bool,
-    body: Vec<u8>,
+    body: ArrivedBody,
+    /// Descriptors from a worker of our own; `None` if the other end is another program.
+    files: Option<HandedFiles>,
     stderr: Vec<u8>,
     /// Finds announcements of the script; `None` if PHP has its own `fastcgi_finish_request()`.
     marker: Option<MarkerFinder>,
@@ -97,7 +100,8 @@ impl FastCgiExchange {
             heads: Vec::new(),
             head_complete: false,
             answered: false,
-            body: Vec::new(),
+            body: ArrivedBody::default(),
+            files: None,
             stderr: Vec::new(),
             marker: None,
             finished: false,
@@ -117,10 +121,12 @@ impl FastCgiExchange {
         }
     }
 
-    /// Reads the application status as our own workers set it.
+    /// Reads the application status as our own workers set it, and exchanges files as descriptors with them.
     pub(crate) fn of_own_worker(self) -> Self {
         Self {
             of_own_worker: true,
+            records: self.records.with_files(),
+            files: Some(HandedFiles::default()),
             ..self
         }
     }
@@ -284,9 +290,9 @@ impl FastCgiExchange {
         };
         let before = memory.len();
         // Short content is copied once instead of twice.
-        std::mem::swap(&mut self.body, memory);
+        std::mem::swap(&mut self.body.bytes, memory);
         let received = self.poll_receive(cx, connection, most);
-        std::mem::swap(&mut self.body, memory);
+        std::mem::swap(&mut self.body.bytes, memory);
         received.map_ok(|_| memory.len() - before)
     }
 
@@ -311,7 +317,11 @@ impl FastCgiExchange {
         connection: &Connection,
         most: usize,
     ) -> Poll<Result<usize, AttemptError>> {
-        let received = ready!(connection.poll_receive(cx, most, |bytes| self.consume(bytes)));
+        let takes_files = self.files.is_some();
+        let received = ready!(connection.poll_receive(cx, most, takes_files, |bytes, descriptor| {
+            self.take_descriptor(descriptor)?;
+            self.consume(bytes)
+        }));
         if self.end.is_some() {
             connection.answers_long.set(self.was_placed);
         }
@@ -363,6 +373,7 @@ impl FastCgiExchange {
             match record {
                 Record::Stdout(content) => self.take_stdout(content, bytes.len())?,
                 Record::Stderr(content) => self.take_stderr_content(content),
+                Record::File(part) => self.take_file(part)?,
                 Record::End(end) => self.take_end(end)?,
             }
         }
@@ -384,11 +395,29 @@ impl FastCgiExchange {
         if self.finished {
             return Ok(());
         }
-        if self.body.capacity() == 0 && !content.is_empty() {
+        let body = self.body.end();
+        if body.capacity() == 0 && !content.is_empty() {
             // The rest of this read is mostly body.
-            self.body.reserve(content.len() + more);
+            body.reserve(content.len() + more);
         }
-        copy::append(&mut self.body, content);
+        copy::append(body, content);
+        Ok(())
+    }
+
+    fn take_descriptor(&mut self, descriptor: Option<OwnedFd>) -> Result<(), AttemptError> {
+        match &mut self.files {
+            Some(files) => files.push(descriptor).map_err(AttemptError::BadResponse),
+            None => Ok(()),
+        }
+    }
+
+    fn take_file(&mut self, part: FilePart) -> Result<(), AttemptError> {
+        let files = self.files.as_mut().filter(|_| self.head_complete);
+        let slice = files.ok_or(BadResponse::NoHead).and_then(|files| files.open(part));
+        let slice = slice.map_err(AttemptError::BadResponse)?;
+        if !self.finished && !slice.is_empty() {
+            self.body.push_file(slice);
+        }
         Ok(())
     }
 
@@ -424,9 +453,9 @@ impl FastCgiExchange {
         std::mem::take(&mut self.heads)
     }
 
-    /// The body bytes that arrived since the last call.
-    pub(crate) fn take_body(&mut self) -> Option<Vec<u8>> {
-        (!self.body.is_empty()).then(|| std::mem::take(&mut self.body))
+    /// The next piece of the body that has arrived.
+    pub(crate) fn take_body(&mut self) -> Option<Piece> {
+        self.body.take()
     }
 
     /// STDERR of the script since the last call, at most 64 KiB.

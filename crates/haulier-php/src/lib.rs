@@ -14,6 +14,7 @@ mod ended;
 mod error;
 mod external;
 mod fastcgi_exchange;
+mod handed_files;
 mod kept_memory;
 mod lease;
 mod maintenance;

@@ -242,7 +242,7 @@ impl Pool {
             label: &|| "the first request, for a script that does not exist".to_owned(),
         };
         let mut response = self.send(&request, &mut |_| {}).await?;
-        while response.body().await?.is_some() {}
+        while response.piece().await?.is_some() {}
         Ok(())
     }
 

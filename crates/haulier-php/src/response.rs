@@ -5,7 +5,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use haulier_http::{BrokenBody, Piece, ReadInto, ReadPiece};
 use haulier_proto::fastcgi::CgiHead;
 use tokio::time::Sleep;
@@ -115,14 +114,14 @@ impl Response {
     /// # Errors
     /// `Timeout` after a long silence, `Crashed` if the worker closes the connection, `BadResponse` if its records are
     /// malformed, `Stopped` if the pool ended it.
-    pub async fn body(&mut self) -> Result<Option<Bytes>, PoolError> {
-        poll_fn(|cx| self.poll_body(cx)).await
+    pub async fn piece(&mut self) -> Result<Option<Piece>, PoolError> {
+        poll_fn(|cx| self.poll_any_piece(cx)).await
     }
 
-    fn poll_body(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, PoolError>> {
+    pub(crate) fn poll_any_piece(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Piece>, PoolError>> {
         self.poll_next(cx, None).map_ok(|next| match next? {
-            ReadPiece::Piece(Piece::Bytes(bytes)) => Some(bytes),
-            ReadPiece::Piece(_) | ReadPiece::Placed(_) => unreachable!("there was no place"),
+            ReadPiece::Piece(piece) => Some(piece),
+            ReadPiece::Placed(_) => unreachable!("there was no place"),
         })
     }
 
@@ -141,8 +140,8 @@ impl Response {
         mut place: Option<ReadInto<'_>>,
     ) -> Poll<Result<Option<ReadPiece>, PoolError>> {
         loop {
-            if let Some(chunk) = self.exchange.take_body() {
-                return Poll::Ready(Ok(Some(ReadPiece::Piece(Piece::Bytes(chunk.into())))));
+            if let Some(piece) = self.exchange.take_body() {
+                return Poll::Ready(Ok(Some(ReadPiece::Piece(piece))));
             }
             let Some(lease) = &mut self.lease else {
                 return Poll::Ready(Ok(None));

@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 
-use haulier_http::Presence;
+use haulier_http::{Piece, Presence};
 use haulier_proto::fastcgi::ParamsWriter;
 
 use crate::connection::Connection;
@@ -33,7 +33,9 @@ pub(super) async fn ask(connection: &Connection, path: &str) -> Option<Vec<u8>> 
     let mut body = Vec::new();
     while !exchange.is_complete() {
         poll_fn(|cx| exchange.poll_step(cx, connection, None)).await.ok()?;
-        body.extend(exchange.take_body().into_iter().flatten());
+        if let Some(Piece::Bytes(bytes)) = exchange.take_body() {
+            body.extend_from_slice(&bytes);
+        }
         if body.len() > LONGEST_BODY {
             return None;
         }

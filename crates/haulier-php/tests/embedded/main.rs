@@ -5,6 +5,7 @@ mod support;
 
 mod booted;
 mod failures;
+mod files;
 #[path = "../pool/options.rs"]
 mod options;
 #[path = "../pool/queue.rs"]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use haulier_http::BodySource;
 use haulier_php::Pool;
 
-use crate::support::{self, Answer, Call, Fpm, Scripts, external, own_pool};
+use crate::support::{self, Answer, Call, Fpm, Scripts, external, next_bytes, own_pool};
 
 /// Runs a test on supervised php-cgi, on workers of our own inside it, and on php-fpm by Unix socket and TCP, with four
 /// workers each.
@@ -51,7 +51,7 @@ async fn a_small_answer_is_complete_with_its_head_and_the_worker_free() {
         Call::get(scripts, "").text(pool).await;
         let mut response = Call::get(scripts, "").send(pool).await.expect("a response");
         let mut body = Vec::new();
-        while let Some(chunk) = response.body().await.expect("a body") {
+        while let Some(chunk) = next_bytes(&mut response).await.expect("a body") {
             body.extend_from_slice(&chunk);
         }
         assert_eq!(pool.status().load.busy, 0, "{name}");
@@ -272,7 +272,7 @@ async fn an_answer_dropped_half_way_leaves_a_working_pool() {
     on_every_server(async |name, scripts, pool| {
         for _ in 0..10 {
             let mut response = Call::get(scripts, "do=big&n=2000").send(pool).await.expect(name);
-            response.body().await.expect(name).expect("a first piece");
+            next_bytes(&mut response).await.expect(name).expect("a first piece");
             drop(response);
         }
         assert_eq!(pool.status().load.busy, 0, "{name}");
@@ -288,7 +288,7 @@ async fn what_is_flushed_arrives_before_the_rest() {
         let call = Call::held_in_body(scripts, &name.replace(' ', "-"));
         let mut response = call.send(pool).await.expect(name);
         assert_eq!(
-            response.body().await.expect(name).as_deref(),
+            next_bytes(&mut response).await.expect(name).as_deref(),
             Some(&b"first"[..]),
             "{name}"
         );
@@ -307,12 +307,12 @@ async fn a_worker_that_dies_in_the_body_is_an_error_at_that_place() {
     on_every_server(async |name, scripts, pool| {
         let mut response = Call::get(scripts, "do=die-in-body").send(pool).await.expect(name);
         assert_eq!(
-            response.body().await.expect(name).as_deref(),
+            next_bytes(&mut response).await.expect(name).as_deref(),
             Some(&b"first"[..]),
             "{name}"
         );
         assert_eq!(
-            response.body().await.expect_err(name).reason(),
+            next_bytes(&mut response).await.expect_err(name).reason(),
             Reason::PhpCrashed,
             "{name}"
         );

@@ -386,9 +386,9 @@ pub(crate) struct Answer {
 impl Answer {
     pub(crate) async fn of(mut response: Response) -> Result<Self, PoolError> {
         let mut body = Vec::new();
-        while let Some(chunk) = response.body().await? {
-            assert!(!chunk.is_empty(), "an empty piece says nothing");
-            body.extend_from_slice(&chunk);
+        while let Some(piece) = response.piece().await? {
+            assert!(!piece.is_empty(), "an empty piece says nothing");
+            piece.read_to(&mut body).expect("the piece");
         }
         let (stderr, pid) = (response.take_stderr(), response.pid());
         Ok(Self {
@@ -402,6 +402,16 @@ impl Answer {
     pub(crate) fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
+}
+
+/// The bytes of the next piece of a body.
+pub(crate) async fn next_bytes(response: &mut Response) -> Result<Option<Vec<u8>>, PoolError> {
+    let piece = response.piece().await?;
+    Ok(piece.map(|piece| {
+        let mut bytes = Vec::new();
+        piece.read_to(&mut bytes).expect("the piece");
+        bytes
+    }))
 }
 
 /// The php-cgi processes that listen on a socket in `dir`: the master and its children.

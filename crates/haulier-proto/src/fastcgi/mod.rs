@@ -8,5 +8,5 @@ pub mod record;
 pub mod response;
 
 pub use params::{EncodedPairs, PairTooLong, Pairs, PairsError, ParamsWriter};
-pub use record::{EndRequest, Header, REQUEST_ID, Record, RecordError, RecordReader, RecordType};
+pub use record::{EndRequest, FilePart, Header, REQUEST_ID, Record, RecordError, RecordReader, RecordType};
 pub use response::{CgiHead, CgiRedirect, HeadError, HeadParser};

@@ -29,6 +29,9 @@ pub enum RecordType {
     Stdout,
     /// Text for the log.
     Stderr,
+    /// Of haulier's own workers: a part of a file takes this place in the response. Its descriptor comes with the
+    /// record (SCM_RIGHTS).
+    File,
     /// Any other number.
     Other(u8),
 }
@@ -44,6 +47,7 @@ impl RecordType {
             Self::Stdin => 5,
             Self::Stdout => 6,
             Self::Stderr => 7,
+            Self::File => 12, // the first number that the specification leaves free
             Self::Other(number) => number,
         }
     }
@@ -57,6 +61,7 @@ impl RecordType {
             5 => Self::Stdin,
             6 => Self::Stdout,
             7 => Self::Stderr,
+            12 => Self::File,
             other => Self::Other(other),
         }
     }
@@ -142,6 +147,9 @@ pub const END_PARAMS: [u8; HEADER_LEN] = Header::new(RecordType::Params, 0).enco
 /// The empty record that ends STDIN. PHP waits forever if it comes before CONTENT_LENGTH bytes.
 pub const END_STDIN: [u8; HEADER_LEN] = Header::new(RecordType::Stdin, 0).encode();
 
+/// Bytes of the content of END_REQUEST.
+const END_LENGTH: usize = 8;
+
 /// The content of END_REQUEST (§5.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EndRequest {
@@ -151,6 +159,38 @@ pub struct EndRequest {
     pub protocol_status: u8,
 }
 
+impl EndRequest {
+    const fn decode(content: [u8; END_LENGTH]) -> Self {
+        let [a, b, c, d, protocol_status, ..] = content;
+        Self {
+            app_status: u32::from_be_bytes([a, b, c, d]),
+            protocol_status,
+        }
+    }
+}
+
+/// The content of a record about a file: offset and length, both in network order.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FilePart {
+    /// Offset in the file, bytes.
+    pub start: u64,
+    /// Bytes.
+    pub length: u64,
+}
+
+impl FilePart {
+    /// Bytes of the content.
+    pub const LENGTH: usize = 16;
+
+    const fn decode(bytes: [u8; Self::LENGTH]) -> Self {
+        let both = u128::from_be_bytes(bytes);
+        Self {
+            start: (both >> 64) as u64,
+            length: both as u64,
+        }
+    }
+}
+
 /// The next finding of [`RecordReader`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Record<'a> {
@@ -158,6 +198,8 @@ pub enum Record<'a> {
     Stdout(&'a [u8]),
     /// Some log bytes.
     Stderr(&'a [u8]),
+    /// A part of the file whose descriptor came with the record.
+    File(FilePart),
     /// The request is done.
     End(EndRequest),
 }
@@ -189,6 +231,12 @@ pub enum RecordError {
         /// Bytes of content announced.
         length: u16,
     },
+    /// A record about a file without its sixteen bytes.
+    #[error("a record about a file of {length} bytes instead of 16")]
+    FileLength {
+        /// Bytes of content announced.
+        length: u16,
+    },
 }
 
 /// The reader's position in a record.
@@ -208,8 +256,10 @@ pub struct RecordReader {
     position: ReaderPosition,
     /// Content of the last STDOUT record that began, bytes.
     stdout_length: u16,
-    /// A header or END_REQUEST content of which only the first bytes have come.
-    partial: [u8; 8],
+    /// The responder is a worker of haulier's own, which may send parts of files.
+    takes_files: bool,
+    /// A header or a content of fixed length of which only the first bytes have come.
+    partial: [u8; FilePart::LENGTH],
 }
 
 impl Default for RecordReader {
@@ -224,7 +274,17 @@ impl RecordReader {
         Self {
             position: ReaderPosition::Header { filled: 0 },
             stdout_length: 0,
-            partial: [0; 8],
+            takes_files: false,
+            partial: [0; FilePart::LENGTH],
+        }
+    }
+
+    /// Accepts records about files too.
+    #[must_use]
+    pub const fn with_files(self) -> Self {
+        Self {
+            takes_files: true,
+            ..self
         }
     }
 
@@ -258,10 +318,16 @@ impl RecordReader {
                     left,
                     padding,
                 } => {
-                    let Some(end) = self.end_request(left, padding, input) else {
-                        return Ok(None);
-                    };
-                    return Ok(Some(Record::End(end)));
+                    let end = self.fixed::<END_LENGTH>(RecordType::EndRequest, left, padding, input);
+                    return Ok(end.map(|content| Record::End(EndRequest::decode(content))));
+                }
+                ReaderPosition::Content {
+                    kind: RecordType::File,
+                    left,
+                    padding,
+                } => {
+                    let part = self.fixed(RecordType::File, left, padding, input);
+                    return Ok(part.map(|content| Record::File(FilePart::decode(content))));
                 }
                 ReaderPosition::Content { kind, left, padding } => {
                     if input.is_empty() {
@@ -331,11 +397,13 @@ impl RecordReader {
         let taken = take(input, HEADER_LEN - filled);
         self.partial[filled..filled + taken.len()].copy_from_slice(taken);
         let filled = filled + taken.len();
-        if filled < HEADER_LEN {
-            self.position = ReaderPosition::Header { filled: filled as u8 };
-            return Ok(None);
+        match self.partial.first_chunk() {
+            Some(&header) if filled == HEADER_LEN => Header::decode(header).map(Some),
+            _ => {
+                self.position = ReaderPosition::Header { filled: filled as u8 };
+                Ok(None)
+            }
         }
-        Header::decode(self.partial).map(Some)
     }
 
     fn enter(&mut self, header: Header) -> Result<ReaderPosition, RecordError> {
@@ -345,9 +413,22 @@ impl RecordReader {
             });
         }
         match header.kind {
-            RecordType::EndRequest if header.content_length != 8 => Err(RecordError::EndLength {
+            RecordType::EndRequest if usize::from(header.content_length) != END_LENGTH => Err(RecordError::EndLength {
                 length: header.content_length,
             }),
+            RecordType::File if !self.takes_files => Err(RecordError::Unexpected {
+                number: RecordType::File.number(),
+            }),
+            RecordType::File if usize::from(header.content_length) != FilePart::LENGTH => {
+                Err(RecordError::FileLength {
+                    length: header.content_length,
+                })
+            }
+            RecordType::File => Ok(position_after(
+                RecordType::File,
+                header.content_length,
+                header.padding_length,
+            )),
             kind @ (RecordType::EndRequest | RecordType::Stdout | RecordType::Stderr) => {
                 if kind == RecordType::Stdout {
                     self.stdout_length = header.content_length;
@@ -358,17 +439,20 @@ impl RecordReader {
         }
     }
 
-    fn end_request(&mut self, left: u16, padding: u8, input: &mut &[u8]) -> Option<EndRequest> {
+    /// A content of `N` bytes once it is complete; `left` of them were still to come.
+    fn fixed<const N: usize>(
+        &mut self,
+        kind: RecordType,
+        left: u16,
+        padding: u8,
+        input: &mut &[u8],
+    ) -> Option<[u8; N]> {
         let taken = take(input, usize::from(left));
-        let filled = 8 - usize::from(left);
+        let filled = N - usize::from(left);
         self.partial[filled..filled + taken.len()].copy_from_slice(taken);
         let left = left - taken.len() as u16;
-        self.leave(RecordType::EndRequest, left, padding);
-        let [a, b, c, d, protocol_status, ..] = self.partial;
-        (left == 0).then(|| EndRequest {
-            app_status: u32::from_be_bytes([a, b, c, d]),
-            protocol_status,
-        })
+        self.leave(kind, left, padding);
+        self.partial.first_chunk().copied().filter(|_| left == 0)
     }
 
     fn leave(&mut self, kind: RecordType, left: u16, padding: u8) {
@@ -412,18 +496,24 @@ mod tests {
     struct Seen {
         stdout: Vec<u8>,
         stderr: Vec<u8>,
+        files: Vec<FilePart>,
         end: Option<EndRequest>,
         error: Option<RecordError>,
     }
 
     fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Seen {
-        let (mut reader, mut seen) = (RecordReader::new(), Seen::default());
+        read_by(RecordReader::new().with_files(), pieces)
+    }
+
+    fn read_by<'a>(mut reader: RecordReader, pieces: impl IntoIterator<Item = &'a [u8]>) -> Seen {
+        let mut seen = Seen::default();
         for mut piece in pieces {
             loop {
                 match reader.next(&mut piece) {
                     Ok(None) => break,
                     Ok(Some(Record::Stdout(bytes))) => seen.stdout.extend_from_slice(bytes),
                     Ok(Some(Record::Stderr(bytes))) => seen.stderr.extend_from_slice(bytes),
+                    Ok(Some(Record::File(part))) => seen.files.push(part),
                     Ok(Some(Record::End(end))) => seen.end = Some(end),
                     Err(error) => {
                         seen.error = Some(error);
@@ -490,6 +580,24 @@ mod tests {
     }
 
     #[test]
+    fn a_part_of_a_file_comes_from_a_worker_of_our_own_alone() {
+        let mut content = [0; FilePart::LENGTH];
+        content[6..8].copy_from_slice(&[1, 2]);
+        content[14..].copy_from_slice(&[3, 4]);
+        let file = record(RecordType::File, &content, 2);
+        let part = FilePart {
+            start: 0x102,
+            length: 0x304,
+        };
+        assert_eq!(read([&file[..]]).files, [part]);
+        assert_eq!(read(file.chunks(1)).files, [part]);
+        let refused = read_by(RecordReader::new(), [&file[..]]);
+        assert_eq!(refused.error, Some(RecordError::Unexpected { number: 12 }));
+        let short = record(RecordType::File, &content[..15], 0);
+        assert_eq!(read([&short[..]]).error, Some(RecordError::FileLength { length: 15 }));
+    }
+
+    #[test]
     fn content_may_be_taken_past_the_reader() {
         let long = vec![b'x'; 50_000];
         let mut bytes = record(RecordType::Stderr, b"oops", 0);
@@ -541,7 +649,7 @@ mod tests {
 
         #[test]
         fn any_split_of_any_records_gives_the_same(
-            records in prop::collection::vec((0..3u8, prop::collection::vec(any::<u8>(), 0..40), any::<u8>()), 0..8),
+            records in prop::collection::vec((0..4u8, prop::collection::vec(any::<u8>(), 0..40), any::<u8>()), 0..8),
             cuts in prop::collection::vec(any::<usize>(), 0..30),
         ) {
             let mut bytes = Vec::new();
@@ -549,6 +657,7 @@ mod tests {
                 match kind {
                     0 => bytes.extend(record(RecordType::Stdout, content, *padding)),
                     1 => bytes.extend(record(RecordType::Stderr, content, *padding)),
+                    2 => bytes.extend(record(RecordType::File, &[*padding; FilePart::LENGTH], *padding)),
                     _ => bytes.extend(record(RecordType::EndRequest, &[*padding; 8], *padding)),
                 }
             }

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::task::Poll;
 
 use bytes::Bytes;
-use haulier_http::{BodySource, BrokenBody, Piece, Reason};
+use haulier_http::{BodySource, BrokenBody, FileSlice, Piece, Reason};
 use haulier_proto::copy;
 
 use super::hold::{Hold, Pacing};
@@ -14,27 +14,30 @@ use crate::clock;
 #[derive(Debug)]
 pub(crate) enum Gathered {
     Whole(Bytes),
+    /// The whole body is a part of one file.
+    File(FileSlice),
     /// The first pieces, and the pacing of the rest.
-    Part(Vec<Bytes>, Pacing),
+    Part(Vec<Piece>, Pacing),
 }
 
 impl Gathered {
     /// The pieces that came, to be read again.
-    pub(crate) fn into_pieces(self) -> Vec<Bytes> {
+    pub(crate) fn into_pieces(self) -> Vec<Piece> {
         match self {
-            Self::Whole(body) => vec![body],
+            Self::Whole(body) => vec![Piece::Bytes(body)],
+            Self::File(slice) => vec![Piece::File(slice)],
             Self::Part(pieces, _) => pieces,
         }
     }
 }
 
-/// Collects a body as long as [`Hold::for_length`] allows.
+/// Collects a body as long as [`Hold::for_length`] allows. A file among other pieces ends that: there is nothing to copy.
 ///
 /// # Errors
 /// The source broke off.
 pub(crate) async fn gather(body: &mut impl BodySource) -> Result<Gathered, BrokenBody> {
     let mut hold = Hold::for_length(body.length());
-    let mut pieces: Vec<Bytes> = Vec::new();
+    let mut pieces: Vec<Piece> = Vec::new();
     let mut total = 0;
     let pacing = loop {
         let piece = match body.try_piece() {
@@ -48,19 +51,38 @@ pub(crate) async fn gather(body: &mut impl BodySource) -> Result<Gathered, Broke
             }
         };
         let Some(piece) = piece else {
-            return Ok(Gathered::Whole(joined(pieces, total)));
+            return whole(pieces, total);
         };
-        let piece = bytes_of(piece)?;
-        total += piece.len();
+        total += piece.len() as usize;
         pieces.push(piece);
-        if let Some(pacing) = hold.judge(total, body.coming(), clock::now) {
+        if pieces.iter().any(|piece| matches!(piece, Piece::File(_))) {
+            if pieces.len() > 1 {
+                break Pacing::Fast;
+            }
+        } else if let Some(pacing) = hold.judge(total, body.coming(), clock::now) {
             break pacing;
         }
     };
     Ok(Gathered::Part(pieces, pacing))
 }
 
-/// The bytes of a piece, read if they are in a file or a pipe.
+/// A body of these pieces, `total` bytes long.
+fn whole(mut pieces: Vec<Piece>, total: usize) -> Result<Gathered, BrokenBody> {
+    if pieces.len() < 2 {
+        return Ok(match pieces.pop() {
+            Some(Piece::File(slice)) => Gathered::File(slice),
+            Some(piece) => Gathered::Whole(bytes_of(piece)?),
+            None => Gathered::Whole(Bytes::new()),
+        });
+    }
+    let mut whole = Vec::with_capacity(total);
+    for piece in pieces {
+        copy::append(&mut whole, &bytes_of(piece)?);
+    }
+    Ok(Gathered::Whole(whole.into()))
+}
+
+/// The bytes of a piece, read if they are in a pipe.
 ///
 /// # Errors
 /// They cannot be read.
@@ -74,13 +96,4 @@ pub(crate) fn bytes_of(piece: Piece) -> Result<Bytes, BrokenBody> {
         reason: Reason::FileError,
     })?;
     Ok(memory.into())
-}
-
-fn joined(mut pieces: Vec<Bytes>, total: usize) -> Bytes {
-    if pieces.len() < 2 {
-        return pieces.pop().unwrap_or_default();
-    }
-    let mut whole = Vec::with_capacity(total);
-    pieces.iter().for_each(|piece| copy::append(&mut whole, piece));
-    whole.into()
 }

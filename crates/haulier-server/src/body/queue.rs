@@ -186,7 +186,7 @@ impl Queue {
 
     fn append_slice(&mut self, slice: FileSlice) {
         match self.pieces.back_mut() {
-            Some(Piece::File(last)) if last.range.end == slice.range.start => last.range.end = slice.range.end,
+            Some(Piece::File(last)) if continues(last, &slice) => last.range.end = slice.range.end,
             _ => self.pieces.push_back(Piece::File(slice)),
         }
     }
@@ -231,8 +231,11 @@ impl Queue {
 
     /// The whole body as one file, if it is complete and entirely in the file.
     pub(super) fn take_file(&mut self) -> Option<OpenFile> {
-        let is_whole =
-            matches!(&self.pieces.make_contiguous()[..], [Piece::File(slice)] if slice.range == (0..self.file_length));
+        let Some(file) = &self.file else { return None };
+        let is_whole = matches!(
+            &self.pieces.make_contiguous()[..],
+            [Piece::File(slice)] if Arc::ptr_eq(&slice.file, file) && slice.range == (0..self.file_length)
+        );
         if self.end != Some(Ok(())) || !is_whole {
             return None;
         }
@@ -255,6 +258,11 @@ impl Queue {
         let length = std::mem::take(&mut self.file_length);
         self.budget.disk.give(length);
     }
+}
+
+/// True if the second slice follows the first one in the same file, which need not be the spool's.
+fn continues(first: &FileSlice, second: &FileSlice) -> bool {
+    Arc::ptr_eq(&first.file, &second.file) && first.range.end == second.range.start
 }
 
 impl Drop for Queue {

@@ -4,19 +4,18 @@ use std::collections::VecDeque;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use bytes::Bytes;
 use haulier_http::{BackendError, BodySource, BrokenBody, Piece, ReadInto, ReadPiece};
 use haulier_proto::field::Fields;
 
 /// A body with its first pieces put back.
 #[derive(Debug)]
 pub(crate) struct Resumed<S> {
-    ahead: VecDeque<Bytes>,
+    ahead: VecDeque<Piece>,
     source: S,
 }
 
 impl<S: BodySource> Resumed<S> {
-    pub(crate) fn new(ahead: Vec<Bytes>, source: S) -> Self {
+    pub(crate) fn new(ahead: Vec<Piece>, source: S) -> Self {
         Self {
             ahead: ahead.into(),
             source,
@@ -27,7 +26,7 @@ impl<S: BodySource> Resumed<S> {
 impl<S: BodySource> BodySource for Resumed<S> {
     fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Result<Option<Piece>, BrokenBody>> {
         match self.ahead.pop_front() {
-            Some(piece) => Poll::Ready(Ok(Some(Piece::Bytes(piece)))),
+            Some(piece) => Poll::Ready(Ok(Some(piece))),
             None => self.source.poll_piece(context),
         }
     }
@@ -38,7 +37,7 @@ impl<S: BodySource> BodySource for Resumed<S> {
         into: ReadInto<'_>,
     ) -> Poll<Result<Option<ReadPiece>, BrokenBody>> {
         match self.ahead.pop_front() {
-            Some(piece) => Poll::Ready(Ok(Some(ReadPiece::Piece(Piece::Bytes(piece))))),
+            Some(piece) => Poll::Ready(Ok(Some(ReadPiece::Piece(piece)))),
             None => self.source.poll_read(context, into),
         }
     }
@@ -48,7 +47,10 @@ impl<S: BodySource> BodySource for Resumed<S> {
     }
 
     fn coming(&self) -> usize {
-        self.ahead.front().map_or_else(|| self.source.coming(), Bytes::len)
+        match self.ahead.front() {
+            Some(piece) => piece.len() as usize,
+            None => self.source.coming(),
+        }
     }
 
     fn is_worth_a_pipe(&self) -> bool {

@@ -229,13 +229,16 @@ impl<S: BodySource> Drop for Draining<S> {
     }
 }
 
-/// Reads and discards the rest of a body, at most [`MOST_ABANDONED`] bytes.
+/// Reads and discards the rest of a body, at most [`MOST_ABANDONED`] bytes. Files are not read.
 ///
 /// # Errors
 /// The source broke off.
 pub(crate) async fn discard(source: &mut impl BodySource) -> Result<(), BrokenBody> {
     let mut left = MOST_ABANDONED as u64;
     while let Some(piece) = poll_fn(|context| source.poll_piece(context)).await? {
+        if matches!(piece, Piece::File(_)) {
+            continue;
+        }
         left = left.saturating_sub(piece.len());
         if left == 0 {
             break;

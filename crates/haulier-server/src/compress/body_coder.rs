@@ -12,7 +12,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use haulier_http::{BodySource, BrokenBody, Charge, Compressed, Piece, ReadInto, ReadPiece, Reason, Response};
+use haulier_http::{
+    BodySource, BrokenBody, Charge, Compressed, FileSlice, Piece, ReadInto, ReadNow, ReadPiece, Reason, Response,
+};
 use haulier_proto::accept::Accepted;
 use haulier_proto::copy;
 use haulier_proto::field::Fields;
@@ -227,6 +229,8 @@ struct Input<'s, S> {
     source: &'s mut S,
     /// Pieces that were held, and come first.
     ahead: VecDeque<Bytes>,
+    /// The rest of a piece that is in a file; it comes next.
+    file: Option<FileSlice>,
     /// Announced bytes that have not come yet.
     announced: Option<u64>,
 }
@@ -244,18 +248,23 @@ impl<'s, S: BodySource> Input<'s, S> {
             announced: source.length(),
             source,
             ahead: VecDeque::new(),
+            file: None,
         }
     }
 
     /// Appends the next piece to `held`; `false` at the end of the body.
     async fn next_into(&mut self, held: &mut Vec<u8>) -> Result<bool, BrokenBody> {
         let before = held.len();
-        let read = poll_fn(|context| self.source.poll_read(context, ReadInto::Memory(held))).await?;
-        match read {
-            None => return Ok(false),
-            Some(ReadPiece::Piece(Piece::Bytes(piece))) => copy::append(held, &piece),
-            Some(ReadPiece::Piece(piece)) => held.extend_from_slice(&bytes_of(piece)?),
-            Some(ReadPiece::Placed(_)) => {}
+        if let Some(part) = self.next_of_file().await? {
+            copy::append(held, &part);
+        } else {
+            let read = poll_fn(|context| self.source.poll_read(context, ReadInto::Memory(held))).await?;
+            match read {
+                None => return Ok(false),
+                Some(ReadPiece::Piece(Piece::File(slice))) => self.file = Some(slice),
+                Some(ReadPiece::Piece(piece)) => copy::append(held, &bytes_of(piece)?),
+                Some(ReadPiece::Placed(_)) => {}
+            }
         }
         let length = self.count(held.len() - before);
         held.truncate(before + length);
@@ -274,8 +283,11 @@ impl<'s, S: BodySource> Input<'s, S> {
         if let Some(piece) = self.ahead.pop_front() {
             return Ok(self.counted(piece));
         }
+        if self.file.is_some() {
+            return self.next().await;
+        }
         match self.source.try_piece() {
-            Poll::Ready(piece) => self.took(piece?),
+            Poll::Ready(piece) => self.took(piece?).await,
             Poll::Pending if pause.is_zero() => Ok(Next::Pause),
             Poll::Pending => match tokio::time::timeout(pause, self.next()).await {
                 Ok(next) => next,
@@ -285,14 +297,48 @@ impl<'s, S: BodySource> Input<'s, S> {
     }
 
     async fn next(&mut self) -> Result<Next, BrokenBody> {
+        if let Some(part) = self.next_of_file().await? {
+            return Ok(self.counted(part));
+        }
         let piece = poll_fn(|context| self.source.poll_piece(context)).await?;
-        self.took(piece)
+        self.took(piece).await
     }
 
-    fn took(&mut self, piece: Option<Piece>) -> Result<Next, BrokenBody> {
-        let Some(piece) = piece else { return Ok(Next::End) };
-        let bytes = bytes_of(piece)?;
+    async fn took(&mut self, piece: Option<Piece>) -> Result<Next, BrokenBody> {
+        let bytes = match piece {
+            None => return Ok(Next::End),
+            Some(Piece::File(slice)) => {
+                self.file = Some(slice);
+                self.next_of_file().await?.unwrap_or_default()
+            }
+            Some(piece) => bytes_of(piece)?,
+        };
         Ok(self.counted(bytes))
+    }
+
+    /// The next part of the file that is read, at most [`TURN`] bytes. A blocking thread waits for the disk.
+    async fn next_of_file(&mut self) -> Result<Option<Bytes>, BrokenBody> {
+        let Some(slice) = self.file.as_mut().filter(|slice| !slice.is_empty()) else {
+            return Ok(None);
+        };
+        let mut part = vec![0; slice.len().min(TURN as u64) as usize];
+        let mut read = slice.read_now(&mut part, false);
+        if let ReadNow::Cold = read {
+            let cold = slice.clone();
+            _ = tokio::task::spawn_blocking(move || cold.read_ahead(TURN as u64)).await;
+            read = slice.read_now(&mut part, true);
+        }
+        let ReadNow::Bytes(length) = read else {
+            return Err(BrokenBody {
+                reason: Reason::FileError,
+            });
+        };
+        slice.range.start += length as u64;
+        part.truncate(length);
+        if slice.is_empty() {
+            self.file = None;
+        }
+        Ok(Some(part.into()))
     }
 
     fn counted(&mut self, mut piece: Bytes) -> Next {

@@ -336,7 +336,7 @@ pub(super) fn field_of(order: &Handoff<'_>) -> &'static str {
         Handoff::File(order) => match order.via {
             Via::XAccel => "X-Accel-Redirect",
             Via::Zend => "zend_send_file",
-            Via::XSendfile | Via::Transparent => "X-Sendfile",
+            Via::XSendfile | Via::Transparent | Via::Readfile => "X-Sendfile",
         },
         Handoff::Parts(_) | Handoff::Malformed => "X-Sendfile2",
     }

@@ -15,8 +15,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use haulier_http::{
-    AnswerHead, BackendAnswer, BackendError, BackendTrace, Body, BodySource, BrokenBody, Handler, Reason, Request,
-    Response, Streamed, Via,
+    AnswerHead, BackendAnswer, BackendError, BackendTrace, Body, BodySource, BrokenBody, FileSlice, Handler, Piece,
+    Reason, Request, Response, Streamed, Via,
 };
 use haulier_proto::field::Fields;
 use haulier_proto::head::Method;
@@ -143,12 +143,13 @@ impl Relay<'_> {
             self.stream(draft, Resumed::new(Vec::new(), body), Pacing::Endless)
         } else {
             let gathered = gather(&mut body).await.map_err(|broken| error_of(&mut body, broken))?;
-            match self.offload_rule(&draft, &gathered, head.length) {
-                Some(rule) => {
+            match (self.offload_rule(&draft, &gathered, head.length), gathered) {
+                (rule, Gathered::File(slice)) => self.send_file(draft, rule.is_some(), slice, body)?,
+                (Some(rule), gathered) => {
                     self.offload(draft, rule, Resumed::new(gathered.into_pieces(), body))
                         .await?
                 }
-                None => self.send_on(draft, gathered, body)?,
+                (None, gathered) => self.send_on(draft, gathered, body)?,
             }
         };
         if is_buffer {
@@ -168,6 +169,7 @@ impl Relay<'_> {
         let rule = self.site.php.as_ref()?.settings.offload.as_ref()?;
         let is_long = match gathered {
             Gathered::Whole(body) => body.len() as u64 >= rule.min_size,
+            Gathered::File(slice) => slice.len() >= rule.min_size,
             Gathered::Part(..) => announced.is_none_or(|announced| announced >= rule.min_size),
         };
         let applies = || offload::applies(rule, &self.request.head, draft.response.status, &draft.fields);
@@ -180,17 +182,18 @@ impl Relay<'_> {
         S: BodySource + 'static,
     {
         match gathered {
-            Gathered::Whole(whole) => {
+            Gathered::Whole(mut whole) => {
                 note_end(&mut draft.response, &mut body);
-                draft.response.body = if status::is_bodiless(draft.response.status) {
-                    Body::Empty
-                } else if self.request.head.method() == Method::Head {
-                    Body::Unsent(body.length())
-                } else {
-                    self.exact(whole, body.length())?.into()
+                draft.response.body = match self.without_content(draft.response.status, &body) {
+                    Some(nothing) => nothing,
+                    None => {
+                        whole.truncate(self.exact(whole.len() as u64, body.length())? as usize);
+                        whole.into()
+                    }
                 };
                 Ok(draft.complete())
             }
+            Gathered::File(slice) => self.send_file(draft, false, slice, body),
             Gathered::Part(pieces, pacing) => {
                 // An offload rule may fit it; the metrics suggest one.
                 let streamed = Streamed::new(self.script, draft.fields.get("Content-Type"));
@@ -200,6 +203,59 @@ impl Relay<'_> {
                 Ok(self.stream(draft, Resumed::new(pieces, body), pacing))
             }
         }
+    }
+
+    /// The body of a response that has none: by its status, or because the client asked for the head alone.
+    fn without_content(&self, status: u16, body: &impl BodySource) -> Option<Body> {
+        if status::is_bodiless(status) {
+            return Some(Body::Empty);
+        }
+        (self.request.head.method() == Method::Head).then(|| Body::Unsent(body.length()))
+    }
+
+    /// The response with a part of a file that the script has passed on, as with `readfile()`. Unless an offload rule
+    /// takes it, it is compressed as if its bytes had come.
+    fn send_file<S>(
+        &self,
+        mut draft: ResponseDraft,
+        is_offloaded: bool,
+        mut slice: FileSlice,
+        mut body: S,
+    ) -> Result<Response, BackendError>
+    where
+        S: BodySource + 'static,
+    {
+        if let Some(nothing) = self.without_content(draft.response.status, &body) {
+            note_end(&mut draft.response, &mut body);
+            draft.response.body = nothing;
+            return Ok(draft.complete());
+        }
+        slice.range.end = slice.range.start + self.exact(slice.len(), body.length())?;
+        let head = &self.request.head;
+        let keeps_bytes = is_offloaded || offload::needs_file(head, &draft.fields);
+        let busy = Arc::clone(&draft.busy);
+        let mut response = draft.complete();
+        let coder = (!keeps_bytes)
+            .then(|| filter::on_body(self.site, self.request, &mut response, Some(slice.len()), Pacing::Fast))
+            .flatten();
+        if let Some(coder) = coder {
+            let body = Resumed::new(vec![Piece::File(slice)], body);
+            response.body = Spool::drain(self.spool_room(), body, coder, busy).into();
+            return Ok(response);
+        }
+        note_end(&mut response, &mut body);
+        response.trace.handler = Handler::Handed;
+        response.trace.handoff = Some(Via::Readfile);
+        if response.status != 200 {
+            response.body = slice.into();
+            return Ok(response);
+        }
+        let fields = std::mem::take(response.head.fields_mut());
+        let trace = response.trace;
+        Ok(Response {
+            trace,
+            ..offload::respond(head, fields, slice)
+        })
     }
 
     /// The response with a body that still comes, through the filters and the spool.
@@ -240,7 +296,7 @@ impl Relay<'_> {
         };
         let completed = spool.complete(offload::timeout(head, &fields)).await;
         let (size, offloaded) = match completed.map_err(broken_off)? {
-            Completed::File(file) => (file.length(), offload::respond(head, fields, file)),
+            Completed::File(file) => (file.length(), offload::respond(head, fields, FileSlice::whole(file))),
             Completed::Pieces(spool) => (spool.waiting(), offload::respond_in_pieces(head, fields, spool)),
             Completed::NotYet(spool) => {
                 let size = spool.length().unwrap_or(spool.waiting());
@@ -256,10 +312,10 @@ impl Relay<'_> {
         Ok(Response { trace, ..offloaded })
     }
 
-    /// Checks a body against its announced length: a shorter one is broken, a longer one is truncated.
-    fn exact(&self, mut body: Bytes, announced: Option<u64>) -> Result<Bytes, BackendError> {
-        let Some(announced) = announced else { return Ok(body) };
-        let (length, site) = (body.len() as u64, &self.site.settings.name);
+    /// Checks the length of a body against the announced one: a shorter body is broken, a longer one is cut off there.
+    fn exact(&self, length: u64, announced: Option<u64>) -> Result<u64, BackendError> {
+        let Some(announced) = announced else { return Ok(length) };
+        let site = &self.site.settings.name;
         if length < announced {
             let (why, request) = ("body shorter than its Content-Length", label(self.request));
             tracing::error!(site, why, request, "bad_response");
@@ -274,9 +330,8 @@ impl Relay<'_> {
                 length,
                 "the body is longer than its Content-Length: the rest is cut off"
             );
-            body.truncate(usize::try_from(announced).unwrap_or(usize::MAX));
         }
-        Ok(body)
+        Ok(announced)
     }
 
     fn spool_room(&self) -> SpoolRoom {

@@ -3,10 +3,9 @@
 //! Such a body is read at the back end's speed. If it is complete soon enough, it is sent with its length, and with
 //! ranges if the script allows them, like any file. Otherwise it is sent while the rest is still coming.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use haulier_http::{FileSlice, Handler, OpenFile, Response};
+use haulier_http::{FileSlice, Handler, Response};
 use haulier_proto::field::{Fields, Known};
 use haulier_proto::head::{Method, RequestHead};
 
@@ -117,12 +116,12 @@ pub(super) fn respond_early(fields: Fields, spool: Spool) -> Response {
     response
 }
 
-/// The response with a complete body.
-pub(super) fn respond(head: &RequestHead, fields: Fields, file: Arc<OpenFile>) -> Response {
-    if allows_ranges(head, &fields) {
-        return FileResponse::with_validators(file, fields).respond(head, 200);
+/// The response with a complete body. Ranges need a whole file.
+pub(super) fn respond(head: &RequestHead, fields: Fields, body: FileSlice) -> Response {
+    if body.range == (0..body.file.length()) && allows_ranges(head, &fields) {
+        return FileResponse::with_validators(body.file, fields).respond(head, 200);
     }
-    let mut response = Response::new(200, Handler::Offloaded).body(FileSlice::whole(file));
+    let mut response = Response::new(200, Handler::Offloaded).body(body);
     *response.head.fields_mut() = fields;
     response
 }

@@ -27,6 +27,7 @@ mod metrics;
 mod octane;
 mod offload;
 mod own_workers_load;
+mod passthru;
 mod php_failures;
 mod php_requests;
 mod php_responses;

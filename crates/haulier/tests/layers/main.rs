@@ -32,8 +32,8 @@ const LAYERS: &[(&str, &str)] = &[
     (
         "haulier-php",
         "backend pool maintenance response process_source background external supervised slow status lease \
-         fastcgi_exchange shared_pool processes connection peer spawner memory recycling error stderr ended \
-         running request children settings watch shown_duration counts kept_memory trace marker",
+         fastcgi_exchange handed_files shared_pool processes connection peer spawner memory recycling error stderr \
+         ended running request children settings watch shown_duration counts kept_memory trace marker",
     ),
     (
         "haulier-store",
