@@ -26,8 +26,8 @@ enum record_type {
 	STDERR = 7,
 	GET_VALUES = 9,
 	GET_VALUES_RESULT = 10,
-	/* Between haulier and its own workers: bytes of a file belong here. The content is offset and length, the descriptor
-	 * comes with it (SCM_RIGHTS). */
+	/* Between haulier and its own workers: bytes of a file belong here, in the response or in the request's body. The
+	 * content is offset and length, the descriptor comes with it (SCM_RIGHTS). */
 	FILE_PART = 12,
 };
 
@@ -65,6 +65,9 @@ static struct {
 	/* Of the record that is being read. */
 	size_t content_left, padding_left;
 	bool body_ended;
+	/* The file with the request's body, and what is left of it; -1 if there is none. */
+	int body_file;
+	uint64_t body_at, body_left;
 
 	/* Names and values of the parameters, one behind the other with a NUL after each. */
 	char *texts;
@@ -83,7 +86,7 @@ static struct {
 	int file;
 	/* Files of the response so far. */
 	int files;
-} r = { .connection = -1, .file = -1 };
+} r = { .connection = -1, .body_file = -1, .file = -1 };
 
 volatile sig_atomic_t request_is_awaited;
 
@@ -105,6 +108,39 @@ static void *grown(void *block, size_t *room, size_t wanted, size_t size)
 	return block;
 }
 
+/* The one descriptor that a message carries. */
+union descriptor_control {
+	struct cmsghdr header;
+	char room[CMSG_SPACE(sizeof(int))];
+};
+
+static void close_body(void)
+{
+	if (r.body_file >= 0) {
+		close(r.body_file);
+		r.body_file = -1;
+	}
+	r.body_left = 0;
+}
+
+/* Reads bytes, and the descriptor that comes with them. */
+static ssize_t receive(char *to, size_t room)
+{
+	union descriptor_control control;
+	struct iovec part = { to, room };
+	struct msghdr message = {
+		.msg_iov = &part, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control,
+	};
+	ssize_t got = recvmsg(r.connection, &message, MSG_CMSG_CLOEXEC);
+	struct cmsghdr *header = got > 0 ? CMSG_FIRSTHDR(&message) : NULL;
+	if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS
+		&& header->cmsg_len == CMSG_LEN(sizeof(int))) {
+		close_body();
+		memcpy(&r.body_file, CMSG_DATA(header), sizeof r.body_file);
+	}
+	return got;
+}
+
 /* Reads more bytes; false at the end of the connection. */
 static bool fill(void)
 {
@@ -117,7 +153,7 @@ static bool fill(void)
 		r.read_at = 0;
 	}
 	for (;;) {
-		ssize_t got = read(r.connection, r.input + r.read_end, INPUT - r.read_end);
+		ssize_t got = receive(r.input + r.read_end, INPUT - r.read_end);
 		if (got > 0) {
 			r.read_end += (size_t) got;
 			return true;
@@ -246,6 +282,7 @@ enum arrival request_receive(int connection)
 	if (connection != r.connection) {
 		r.connection = connection;
 		r.read_at = r.read_end = 0;
+		close_body();
 	}
 	r.is_open = r.is_broken = r.body_ended = false;
 	r.content_left = r.padding_left = r.encoded_length = r.written = 0;
@@ -327,10 +364,56 @@ const char *request_param(const char *name, size_t length)
 	return NULL;
 }
 
+static uint64_t number_of(const char *at)
+{
+	uint64_t number = 0;
+	for (int i = 0; i < 8; i++) {
+		number = number << 8 | (unsigned char) at[i];
+	}
+	return number;
+}
+
+/* The body goes on in a file. */
+static bool enter_file(void)
+{
+	char content[FILE_CONTENT];
+	if (r.content_left != sizeof content || r.body_file < 0 || !take(content, sizeof content)) {
+		return false;
+	}
+	r.content_left = 0;
+	r.body_at = number_of(content);
+	r.body_left = number_of(content + 8);
+	return true;
+}
+
+/* Reads bytes of the file; 0 if it has fewer than the server said. */
+static size_t read_file(char *buffer, size_t count)
+{
+	for (;;) {
+		ssize_t got = pread(r.body_file, buffer, count < r.body_left ? count : (size_t) r.body_left, (off_t) r.body_at);
+		if (got > 0) {
+			r.body_at += (uint64_t) got;
+			r.body_left -= (uint64_t) got;
+			return (size_t) got;
+		}
+		if (got == 0 || errno != EINTR) {
+			return 0;
+		}
+	}
+}
+
 size_t request_read(char *buffer, size_t count)
 {
 	size_t done = 0;
 	while (r.is_open && done < count && !r.body_ended) {
+		if (r.body_left > 0) {
+			size_t part = read_file(buffer + done, count - done);
+			if (part == 0) {
+				r.body_ended = r.is_broken = true;
+			}
+			done += part;
+			continue;
+		}
 		if (r.content_left > 0) {
 			size_t part = r.content_left < count - done ? r.content_left : count - done;
 			if (!take(buffer + done, part)) {
@@ -350,6 +433,10 @@ size_t request_read(char *buffer, size_t count)
 		} else if (header[1] == ABORT_REQUEST) {
 			r.body_ended = true;
 			skip_record();
+		} else if (header[1] == FILE_PART) {
+			if (!enter_file()) {
+				r.body_ended = r.is_broken = true;
+			}
 		} else if (header[1] != STDIN && !skip_record()) {
 			r.body_ended = r.is_broken = true;
 		}
@@ -372,10 +459,7 @@ static void put_header(char *at, enum record_type type, size_t content, size_t p
 /* Sends a part of it, and the descriptor with its first byte. */
 static ssize_t send_parts(struct iovec *parts, int count, int descriptor)
 {
-	union {
-		struct cmsghdr header;
-		char room[CMSG_SPACE(sizeof(int))];
-	} control = { 0 };
+	union descriptor_control control = { 0 };
 	struct msghdr message = { .msg_iov = parts, .msg_iovlen = (size_t) count };
 	if (descriptor >= 0) {
 		message.msg_control = &control;
@@ -554,10 +638,12 @@ bool request_end(void)
 	if (!r.is_open) {
 		return false;
 	}
-	/* The rest of a body that nobody read is in front of the next request. */
+	/* The rest of a body that nobody read is in front of the next request; of a file, only its record is. */
 	char rest[4096];
-	while (!r.body_ended && request_read(rest, sizeof rest) > 0) {
-	}
+	do {
+		r.body_left = 0;
+	} while (!r.body_ended && request_read(rest, sizeof rest) > 0);
+	close_body();
 	bool sent = write_end(REQUEST_COMPLETE);
 	r.is_open = false;
 	return sent && !r.is_broken;
@@ -586,6 +672,7 @@ void request_refuse(int connection)
 	write_end(OVERLOADED);
 	while (skip_record() && read_header(header)) {
 	}
+	close_body();
 }
 
 bool request_is_open(void)

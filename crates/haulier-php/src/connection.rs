@@ -15,7 +15,9 @@ use std::time::Duration;
 use haulier_upstream::Address;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendFlags};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+};
 use rustix::pipe::SpliceFlags;
 use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::io::Interest;
@@ -107,13 +109,13 @@ impl haulier_upstream::Connection for Connection {
 }
 
 impl Connection {
-    /// Sends as many bytes as fit without waiting; 0 if the socket is full.
+    /// Sends as many bytes as fit without waiting; 0 if the socket is full. A descriptor goes with the first byte.
     ///
     /// # Errors
     /// The system error; EPIPE if the other end is gone.
-    pub(crate) fn send_now(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+    pub(crate) fn send_now(&self, slices: &[IoSlice<'_>], descriptor: Option<BorrowedFd<'_>>) -> io::Result<usize> {
         loop {
-            match send(self.socket.as_fd(), slices) {
+            match send(self.socket.as_fd(), slices, descriptor) {
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return Ok(0),
                 result => return Ok(result?),
@@ -141,7 +143,7 @@ impl Connection {
     pub(crate) fn poll_send(&self, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         loop {
             let mut guard = ready!(self.socket.poll_write_ready(cx))?;
-            match send(self.socket.as_fd(), &[IoSlice::new(bytes)]) {
+            match send(self.socket.as_fd(), &[IoSlice::new(bytes)], None) {
                 Err(Errno::INTR) => {}
                 // Not after a short write: a socket that still has room gives no further edge.
                 Err(Errno::AGAIN) => guard.clear_ready(),
@@ -252,8 +254,18 @@ impl AsFd for Connection {
     }
 }
 
-fn send(socket: BorrowedFd<'_>, slices: &[IoSlice<'_>]) -> rustix::io::Result<usize> {
-    rustix::net::sendmsg(socket, slices, &mut SendAncillaryBuffer::default(), SendFlags::NOSIGNAL)
+fn send(
+    socket: BorrowedFd<'_>,
+    slices: &[IoSlice<'_>],
+    descriptor: Option<BorrowedFd<'_>>,
+) -> rustix::io::Result<usize> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let descriptors = descriptor.map(|descriptor| [descriptor]);
+    if let Some(descriptors) = &descriptors {
+        control.push(SendAncillaryMessage::ScmRights(descriptors));
+    }
+    rustix::net::sendmsg(socket, slices, &mut control, SendFlags::NOSIGNAL)
 }
 
 /// Reads once, and takes the descriptor that came with the bytes. The kernel closes any further ones.

@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io::{self, IoSlice};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::task::{Context, Poll, ready};
 
@@ -16,7 +16,7 @@ use haulier_proto::fastcgi::{CgiHead, EndRequest, FilePart, HeadParser, Header, 
 
 use crate::connection::Connection;
 use crate::error::{AttemptError, BadResponse};
-use crate::handed_files::{ArrivedBody, HandedFiles};
+use crate::handed_files::{ArrivedBody, HandedFiles, read_only};
 use crate::marker::{Announcement, MarkerFinder, early_hints};
 use crate::request::{Body, Request};
 
@@ -170,6 +170,7 @@ impl FastCgiExchange {
                 bytes.extend(END_STDIN);
                 self.start_with(connection, &[&bytes])
             }
+            Body::File { file, length } if self.start_with_file(connection, request.params, file, length)? => Ok(()),
             Body::File { file, length } => {
                 let file = file.try_clone().map_err(AttemptError::RequestBody)?;
                 let mut unsent = Unsent {
@@ -183,12 +184,33 @@ impl FastCgiExchange {
                 };
                 unsent.fill().map_err(AttemptError::RequestBody)?;
                 unsent.sent = connection
-                    .send_now(&[IoSlice::new(&unsent.bytes)])
+                    .send_now(&[IoSlice::new(&unsent.bytes)], None)
                     .map_err(AttemptError::Unsent)?;
                 self.unsent = Some(unsent);
                 Ok(())
             }
         }
+    }
+
+    /// Sends a request with the descriptor of its body, if the worker is one of ours; false if the body is to be sent.
+    fn start_with_file(
+        &mut self,
+        connection: &Connection,
+        params: &[u8],
+        file: &File,
+        length: u64,
+    ) -> Result<bool, AttemptError> {
+        let Some(descriptor) = self.files.as_ref().and_then(|_| read_only(file)) else {
+            return Ok(false);
+        };
+        let part = FilePart { start: 0, length }.encode();
+        let parts = [&self.begin()[..], params, &END_PARAMS, &part, &END_STDIN];
+        let sent = connection
+            .send_now(&parts.map(IoSlice::new), Some(descriptor.as_fd()))
+            .map_err(AttemptError::Unsent)?;
+        // The descriptor has gone with the first byte.
+        self.keep_unsent(&parts, sent);
+        Ok(sent > 0)
     }
 
     fn start_with(&mut self, connection: &Connection, parts: &[&[u8]]) -> Result<(), AttemptError> {
@@ -197,8 +219,13 @@ impl FastCgiExchange {
             *slice = IoSlice::new(part);
         }
         let sent = connection
-            .send_now(&slices[..parts.len()])
+            .send_now(&slices[..parts.len()], None)
             .map_err(AttemptError::Unsent)?;
+        self.keep_unsent(parts, sent);
+        Ok(())
+    }
+
+    fn keep_unsent(&mut self, parts: &[&[u8]], sent: usize) {
         if sent < parts.iter().map(|part| part.len()).sum() {
             self.unsent = Some(Unsent {
                 bytes: parts.concat(),
@@ -206,7 +233,6 @@ impl FastCgiExchange {
                 file: None,
             });
         }
-        Ok(())
     }
 
     /// True while a part of the request is unsent. The connection's writability must be watched then.

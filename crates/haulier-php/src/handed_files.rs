@@ -1,15 +1,17 @@
-//! Files in the response of a worker of our own: it sends the opened file in place of its content.
+//! Files between haulier and a worker of its own: the opened file is sent in place of its content.
 //!
 //! A record says which part of the file takes its place in the body, and the descriptor comes with it (SCM_RIGHTS,
-//! unix(7)). The worker's PHP has opened the file, so its account and its `open_basedir` have decided.
+//! unix(7)). In a response the worker's PHP has opened the file, so its account and its `open_basedir` have decided. A
+//! request body in a file goes to the worker in the same way.
 
 use std::collections::VecDeque;
-use std::os::fd::OwnedFd;
+use std::fs::File;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Arc;
 
 use haulier_http::{FileSlice, OpenFile, Piece};
 use haulier_proto::fastcgi::FilePart;
-use rustix::fs::FileType;
+use rustix::fs::{FileType, Mode, OFlags};
 
 use crate::error::BadResponse;
 
@@ -50,6 +52,12 @@ impl HandedFiles {
             range: part.start..end,
         })
     }
+}
+
+/// The same file for the worker, which may only read it. `None` without /proc: its content is sent then.
+pub(crate) fn read_only(file: &File) -> Option<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).ok()
 }
 
 /// Body pieces in the order of their arrival.

@@ -71,8 +71,8 @@ fn call(scripts: &Scripts, script: &str) -> Call {
 
 /// Runs a script on both; the body of our worker, which is the same as php-cgi's but for the files in it.
 async fn same(scripts: &Scripts, pools: &[Arc<Pool>; 2], script: &str) -> Body {
-    let ours = body(&pools[0], &call(scripts, script)).await;
-    let theirs = body(&pools[1], &call(scripts, script)).await;
+    let call = call(scripts, script);
+    let [ours, theirs] = [body(&pools[0], &call).await, body(&pools[1], &call).await];
     assert!(
         ours.bytes == theirs.bytes,
         "{script}: {} and {} bytes",
@@ -278,6 +278,51 @@ async fn a_booted_script_hands_files_over_too() {
         assert!(booted.bytes == body(&classic, &expected).await.bytes);
     }
     for pool in [pool, classic] {
+        pool.stop(Duration::from_secs(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn php_reads_a_request_body_from_the_file_that_it_lies_in() {
+    let scripts = Scripts::new();
+    let pools = servers(&scripts);
+    let content: Vec<u8> = (0..300_000).map(|at| (at / 7) as u8).collect();
+    for query in [
+        "do=md5",
+        "do=length",
+        "do=echo",
+        "do=unread",
+        "do=answer-first&n=300000",
+    ] {
+        let call = Call {
+            spooled: true,
+            ..Call::post(&scripts, query, &content)
+        };
+        let [ours, theirs] = [body(&pools[0], &call).await, body(&pools[1], &call).await];
+        assert!(
+            ours == theirs,
+            "{query}: {} and {} bytes",
+            ours.bytes.len(),
+            theirs.bytes.len()
+        );
+    }
+    scripts.add(
+        "open.php",
+        "<?php $links = array_map(fn ($name) => @readlink(\"/proc/self/fd/$name\"), scandir('/proc/self/fd'));
+        echo count(preg_grep('/^\\/tmp\\/#.*deleted/', array_filter($links))), ' ', strlen(file_get_contents('php://input', false, null, 0, 1000));",
+    );
+    let mut post = Call {
+        spooled: true,
+        ..Call::post(&scripts, "", &content)
+    };
+    post.script = scripts.path("open.php");
+    let mut get = Call::get(&scripts, "");
+    get.script = scripts.path("open.php");
+    for _ in 0..50 {
+        assert_eq!(post.text(&pools[0]).await, "1 1000", "the descriptor");
+        assert_eq!(get.text(&pools[0]).await, "0 0", "it is closed with its request");
+    }
+    for pool in pools {
         pool.stop(Duration::from_secs(5)).await;
     }
 }

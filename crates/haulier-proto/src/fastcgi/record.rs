@@ -29,8 +29,8 @@ pub enum RecordType {
     Stdout,
     /// Text for the log.
     Stderr,
-    /// Of haulier's own workers: a part of a file takes this place in the response. Its descriptor comes with the
-    /// record (SCM_RIGHTS).
+    /// Between haulier and its own workers: a part of a file takes this place in the response, or in the request body.
+    /// Its descriptor comes with the record (SCM_RIGHTS).
     File,
     /// Any other number.
     Other(u8),
@@ -181,6 +181,16 @@ pub struct FilePart {
 impl FilePart {
     /// Bytes of the content.
     pub const LENGTH: usize = 16;
+
+    /// The whole record.
+    #[must_use]
+    pub fn encode(self) -> [u8; HEADER_LEN + Self::LENGTH] {
+        let mut record = [0; HEADER_LEN + Self::LENGTH];
+        record[..HEADER_LEN].copy_from_slice(&Header::new(RecordType::File, Self::LENGTH as u16).encode());
+        record[HEADER_LEN..HEADER_LEN + 8].copy_from_slice(&self.start.to_be_bytes());
+        record[HEADER_LEN + 8..].copy_from_slice(&self.length.to_be_bytes());
+        record
+    }
 
     const fn decode(bytes: [u8; Self::LENGTH]) -> Self {
         let both = u128::from_be_bytes(bytes);
@@ -590,6 +600,7 @@ mod tests {
             length: 0x304,
         };
         assert_eq!(read([&file[..]]).files, [part]);
+        assert_eq!(read([&part.encode()[..]]).files, [part]);
         assert_eq!(read(file.chunks(1)).files, [part]);
         let refused = read_by(RecordReader::new(), [&file[..]]);
         assert_eq!(refused.error, Some(RecordError::Unexpected { number: 12 }));
