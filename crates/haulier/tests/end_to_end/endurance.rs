@@ -14,6 +14,9 @@ use super::symfony;
 /// Growth of memory that is none, in thousandths: allocators round, and a table doubles now and then.
 const FLAT: u64 = 10;
 
+/// Requests of a connection; the server closes one after ten thousand.
+const CONNECTION: usize = 1000;
+
 /// Memory and descriptors of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Footprint {
@@ -54,9 +57,12 @@ fn endure(site: Site, targets: &[&str]) {
         .and_then(|text| text.parse().ok());
     let requests: usize = requests.unwrap_or(1000);
     let server = site.start();
-    let mut connection = Connection::open(server.address());
-    let mut ask = |count: usize| {
-        for target in targets.iter().cycle().take(count) {
+    let ask = |count: usize| {
+        let mut connection = Connection::open(server.address());
+        for (number, target) in targets.iter().cycle().take(count).enumerate() {
+            if number % CONNECTION == CONNECTION - 1 {
+                connection = Connection::open(server.address());
+            }
             connection.ask(&Request::get(target)).expect(200);
         }
     };
