@@ -41,7 +41,7 @@ fn failures(view: &View) -> String {
             "<b>{}</b> <small>{} · {at}{again}</small>",
             failure.reason, failure.request.status
         );
-        vec![reason, described(failure, number < MESSAGES)]
+        vec![reason, described(view, failure, number < MESSAGES)]
     });
     table("The last requests that failed, by UTC", &columns, rows)
 }
@@ -52,11 +52,12 @@ fn is_same(one: &FailedRequest, other: &FailedRequest) -> bool {
     about(one) == about(other) && one.request.request == other.request.request && one.message == other.message
 }
 
-fn described(failure: &FailedRequest, with_message: bool) -> String {
+fn described(view: &View, failure: &FailedRequest, with_message: bool) -> String {
     let mut out = named(&failure.request);
     if let Some(message) = failure.message.as_ref().filter(|_| with_message) {
         out.push_str(&unfolding(message, &failure.request.id));
     }
+    out.push_str(&calls(view, &failure.request));
     out
 }
 
@@ -123,7 +124,7 @@ fn slowest(view: &View) -> String {
     )
 }
 
-/// The calls of its script when it was slow: the innermost, from which the others unfold. Empty if they were not read.
+/// The calls of its script when it was slow, or was ended: the innermost, from which the others unfold. Empty if they were not read.
 fn calls(view: &View, request: &RequestSummary) -> String {
     if request.id.is_empty() {
         return String::new();

@@ -425,7 +425,8 @@ fn a_slow_request_shows_the_calls_of_its_script() {
     assert_eq!(
         page.matches("PHP was at <code>sleep() /srv/shop/&lt;pay&gt;.php:4</code>")
             .count(),
-        1
+        2,
+        "where it failed, and where it was slow"
     );
     assert!(page.contains("<li><code>{main} /srv/shop/index.php:17</code></li></ol>"));
 }
