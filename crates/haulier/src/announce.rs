@@ -19,7 +19,7 @@ use crate::quantity::plural;
 #[derive(Debug)]
 pub(crate) struct Announcement {
     mode: Mode,
-    /// `Symfony in ./public (public/index.php) · PHP 8.2.36 · 4 workers`
+    /// `Symfony in ./public (public/index.php) · PHP 8.2.36 · 4 haulier workers`
     what: String,
     /// A line below, if there is something to know.
     remark: Option<String>,
@@ -172,16 +172,9 @@ pub(crate) fn what(settings: &Settings, directory: Option<&Path>) -> String {
         sites => parts.push(format!("{} sites", sites.len())),
     }
     for pool in &settings.pools {
-        let is_booted = pool.boots_script();
-        let php = pool.php.as_ref().filter(|_| !is_booted);
+        let php = pool.php.as_ref().filter(|_| !pool.boots_script());
         parts.extend(php.map(|php| format!("PHP {}", php.version)));
-        let what = match pool.run() {
-            Some("cgi") => "php-cgi worker",
-            Some(_) if is_booted => "booted worker",
-            Some(_) => "worker",
-            None => "connection",
-        };
-        parts.push(plural(pool.workers(), what));
+        parts.push(plural(pool.workers(), pool.worker_kind()));
     }
     parts.join(" · ")
 }

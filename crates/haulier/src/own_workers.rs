@@ -21,10 +21,12 @@ pub(crate) enum NoOwnWorkers {
     #[error("this haulier was built without the headers of any PHP; build it where php{version}-dev is installed")]
     BuiltWithout { version: String },
     #[error(
-        "this haulier was built for PHP {known}, and this PHP is {version}; install php{known}-cgi, or build haulier where \
-         php{version}-dev is installed"
+        "this haulier was built for PHP {}, and this PHP is {version}; install php{}-cgi, or build haulier where \
+         php{version}-dev is installed",
+        known.join(" and "),
+        known.last().map_or("", String::as_str)
     )]
-    OtherVersion { version: String, known: String },
+    OtherVersion { version: String, known: Vec<String> },
     #[error("this PHP is built with threads (ZTS); install the usual build without them, such as Debian's php-cgi")]
     Threads,
     #[error("this PHP is built for debugging; install the usual build, such as Debian's php-cgi")]
@@ -58,7 +60,7 @@ fn check<'k>(version: &str, build: PhpBuild, known: &[&'k str]) -> Result<&'k st
         PhpBuild::Threads => Err(NoOwnWorkers::Threads),
         PhpBuild::Debug => Err(NoOwnWorkers::Debug),
         PhpBuild::Usual => known.iter().find(|known| **known == version).copied().ok_or_else(|| {
-            let known = known.last().copied().unwrap_or_default().to_owned();
+            let known = known.iter().map(|&known| known.to_owned()).collect();
             NoOwnWorkers::OtherVersion { version, known }
         }),
     }
@@ -83,6 +85,11 @@ mod tests {
         assert!(
             other.contains("php8.2-cgi") && other.contains("php8.4-dev"),
             "both ways out: {other}"
+        );
+        let between = why("8.3", PhpBuild::Usual, &["8.2", "8.4"]);
+        assert!(
+            between.contains("PHP 8.2 and 8.4, ") && between.contains("php8.4-cgi"),
+            "{between}"
         );
         assert!(why("8.4", PhpBuild::Usual, &[]).contains("php8.4-dev"));
         assert!(why("8.2", PhpBuild::Threads, &["8.2"]).contains("ZTS"));

@@ -220,14 +220,9 @@ fn describe_pool(pool: &Pool) -> String {
                 || "no memory_limit".to_owned(),
                 |limit| format!("memory_limit {}", show_size(limit)),
             );
-            let what = match pool.run() {
-                Some("cgi") => "php-cgi worker",
-                _ if pool.boots_script() => "booted worker",
-                _ => "worker",
-            };
             format!(
                 "{} of PHP {} ({}){user}, {memory}",
-                plural(supervised.workers, what),
+                plural(supervised.workers, pool.worker_kind()),
                 php.version,
                 php.path.display()
             )

@@ -101,6 +101,16 @@ impl Pool {
         Some(if own.embedded.is_some() { "embed" } else { "cgi" })
     }
 
+    /// One of its workers in words; a pool that another program runs has connections.
+    pub(crate) fn worker_kind(&self) -> &'static str {
+        match self.run() {
+            Some("cgi") => "php-cgi worker",
+            Some(_) if self.boots_script() => "booted worker",
+            Some(_) => "haulier worker",
+            None => "connection",
+        }
+    }
+
     /// `pool php: php-cgi takes requests itself, since …`, where `run = "auto"` could not take our own workers.
     pub(crate) fn remark(&self) -> Option<String> {
         let why = self.no_own_workers.as_ref()?;

@@ -280,3 +280,47 @@ fn worker_mode_is_switched_on_and_off_by_an_argument() {
         "{said}"
     );
 }
+
+/// A Symfony project whose runtime is that of `runtime/frankenphp-symfony`, with a stand-in for the runtime itself.
+fn symfony() -> Site {
+    let runtime = "<?php $class = $_SERVER['APP_RUNTIME'] ?? 'none';
+        $handle = function () use ($class) { echo $class, ' ', $_SERVER['FRANKENPHP_WORKER'] ?? 'classic'; };
+        isset($_SERVER['FRANKENPHP_WORKER']) || exit($handle());
+        while (frankenphp_handle_request($handle));";
+    let packages = r#"{"packages": [{"name": "runtime/frankenphp-symfony", "version": "0.2.0"}]}"#;
+    Site::new()
+        .file("composer.json", "{}")
+        .file("vendor/composer/installed.json", packages)
+        .file("vendor/autoload_runtime.php", runtime)
+        .file("src/Kernel.php", "<?php")
+        .php(
+            "public/index.php",
+            "require_once dirname(__DIR__) . '/vendor/autoload_runtime.php';",
+        )
+}
+
+#[test]
+fn the_runtime_that_symfony_needs_is_set_and_written_down() {
+    let site = symfony();
+    let configuration = site.root().join("haulier.toml");
+    let server = serve_with(site, &["--write"]);
+    let told = r"Runtime\FrankenPhpSymfony\Runtime 1";
+    assert_eq!(server.get("/login").expect(200).text(), told);
+    assert_eq!(server.get("/").expect(200).text(), told);
+    let line = server.start_line().to_string();
+    assert!(
+        line.contains("public/index.php stays booted (runtime/frankenphp-symfony)"),
+        "{line}"
+    );
+    let text = fs::read_to_string(&configuration).expect("it is written");
+    assert!(
+        text.contains("worker = \"public/index.php\"") && text.contains("APP_RUNTIME"),
+        "{text}"
+    );
+
+    let site = symfony().file("haulier.toml", text);
+    let server = serve_with(site, &[]);
+    assert_eq!(server.get("/login").expect(200).text(), told, "as it was written");
+    let server = serve_with(symfony(), &["--no-worker"]);
+    assert_eq!(server.get("/login").expect(200).text(), "none classic");
+}
