@@ -48,7 +48,7 @@ NEWER = cargo test --workspace --locked --no-fail-fast \
 newer:                 ## the tests of PHP on PHP 8.4, inside the Debian 13 that `make setup-test` lays out
 	@if [ -n "$(DEBIAN_13)" ]; then \
 		$(NEWER) --test embedded && \
-		$(NEWER) --test pool --test end_to_end -- endurance:: facts:: finish:: handoff:: octane:: own_workers_load:: \
+		$(NEWER) --test pool --test end_to_end -- facts:: finish:: handoff:: octane:: own_workers_load:: \
 			php_failures:: php_requests:: php_responses:: symfony:: worker_mode:: zend_functions::; \
 	else echo "SKIPPED: the tests on PHP 8.4 need $(TARGET_DIR)/debian-13 (setup/debian-13.sh lays it out, as root)"; fi
 
