@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
+use crate::at_work::AtWork;
 use crate::connection::Connection;
 use crate::ended::Ended;
 use crate::error::{AttemptError, BadResponse, PoolError};
@@ -23,6 +24,8 @@ pub(crate) struct Lease {
     inner: haulier_upstream::Lease<Connection>,
     /// Keeps the request in the list of running ones.
     listed: Option<RunningGuard>,
+    /// Counts the script among those at work.
+    at_work: Option<AtWork>,
 }
 
 impl Lease {
@@ -31,6 +34,7 @@ impl Lease {
             shared,
             inner,
             listed: None,
+            at_work: None,
         }
     }
 
@@ -90,6 +94,13 @@ impl Lease {
         if let Some(before) = self.shared.recycling.take(connection.peer.pid()) {
             connection.worker.served += before.served;
             connection.worker.since = before.since;
+        }
+    }
+
+    /// Counts the script among those at work, until the end of the lease.
+    pub(crate) fn begin_work(&mut self) {
+        if let Some(scripts) = &self.shared.at_work {
+            self.at_work = Some(scripts.add(self.taken(), self.pid()));
         }
     }
 

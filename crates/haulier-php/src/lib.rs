@@ -5,6 +5,7 @@
 //! body. A worker belongs to one request from the lease to END_REQUEST. The server makes the parameters and handles the
 //! response.
 
+mod at_work;
 mod backend;
 mod background;
 mod children;

@@ -279,6 +279,7 @@ async fn attempt(
         lease.watch_writes().map_err(AttemptError::Connection)?;
     }
     lease.find_peer();
+    lease.begin_work();
     let mut begun = tokio::time::Instant::now();
     // One timer serves twice: first to list a slow request, then to end it.
     let mut deadline = pin!(tokio::time::sleep(timeout.min(LISTED_AFTER)));

@@ -169,6 +169,9 @@ settings_table! {
         embedded: Option<Embedded> = None;
         /// PHP processes that may work at a time, at least 1.
         workers: usize = 1;
+        /// Scripts that may compute at once; further ones begin where some wait for something, or have worked for long.
+        /// `None` lets all workers.
+        computing: Option<usize> = None;
         /// Replacement of idle workers, which frees their memory; `None` keeps them.
         shrink: Option<Shrink> = None;
         /// Most unused workers that get their first request within a second; `None` is no limit.
@@ -198,6 +201,9 @@ settings_table! {
 
     /// PHP processes of the whole pool: a number, or `{ min, max, idle, spawn_rate }`.
     workers: TableOr(WorkersTable, max, 1, "a pool needs one PHP process") else "max(4, 2 × cores), less on a small machine";
+    // Scripts that share a processor all end later, and so do those that wait behind them.
+    /// Scripts that compute at once. Others wait until one ends, waits for something itself, or has worked for 100 ms.
+    computing: Count(0, "0 lets all workers compute at once") else "as many as there are processors";
     /// `[pool.NAME.recycle]`: when a worker is replaced, always between two requests.
     recycle: Table(RecycleTable) = {};
     /// Short for `requests` of `recycle`; 0 is never.

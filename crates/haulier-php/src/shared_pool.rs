@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use haulier_upstream::Upstream;
 
+use crate::at_work::ScriptsAtWork;
 use crate::connection::Connection;
 use crate::counts::PoolCounts;
 use crate::kept_memory::{KeptMemory, PoolMemory};
@@ -40,6 +41,8 @@ pub(crate) struct SharedPool {
     pub(crate) stderr: Arc<StderrTail>,
     /// Slow requests with the calls of their scripts, oldest first.
     traced: Mutex<VecDeque<TracedRequest>>,
+    /// The scripts at work; `None` if all workers may compute at once.
+    pub(crate) at_work: Option<Arc<ScriptsAtWork>>,
     /// Requests that have been running for a while.
     pub(crate) running: Arc<RunningRequests>,
     pub(crate) recycling: Recycling,
@@ -56,6 +59,7 @@ impl SharedPool {
         recycling: Recycling,
     ) -> Arc<Self> {
         Arc::new(Self {
+            at_work: upstream.held_back().map(|_| Arc::default()),
             settings,
             upstream,
             processes,

@@ -6,6 +6,7 @@
 
 mod acquire;
 mod address;
+mod admission;
 mod affinity;
 mod alarm;
 mod checks;

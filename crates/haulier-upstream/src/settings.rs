@@ -16,6 +16,9 @@ pub struct UpstreamSettings {
     pub addresses: Vec<Address>,
     /// Most connections to each server.
     pub connections: usize,
+    /// Most requests in progress at once, of those that compute: see [`held_back`](crate::Upstream::held_back). `None` is
+    /// as many as there are connections.
+    pub at_once: Option<usize>,
     /// Longest time to connect.
     pub connect_timeout: Duration,
     /// Most requests that may wait for a connection.

@@ -11,6 +11,7 @@ use tokio::runtime::{Handle, Id};
 use tokio::sync::{Notify, oneshot};
 
 use crate::address::Address;
+use crate::admission::Admission;
 use crate::affinity::Affinity;
 use crate::alarm::Alarm;
 use crate::connection::Connection;
@@ -31,6 +32,8 @@ pub struct Upstream<C: Connection> {
     alarms: Vec<Alarm>,
     /// Notified when the last lease ends while the upstream stops.
     drained: Notify,
+    /// Rings when requests begin to be held back although a connection is free; `None` if none ever are.
+    held_back: Option<Alarm>,
     state: Mutex<UpstreamState<C>>,
 }
 
@@ -39,6 +42,9 @@ struct UpstreamState<C: Connection> {
     servers: Servers<C>,
     queue: Queue<Lease<C>>,
     open_rate: OpenRate,
+    admission: Admission,
+    /// The owner was told that requests are held back, and looks after them.
+    is_attended: bool,
     usage: Usage,
     is_stopping: bool,
 }
@@ -69,6 +75,8 @@ impl<C: Connection> Upstream<C> {
             servers: Servers::new(number, phase, settings.connections),
             queue: Queue::new(),
             open_rate: OpenRate::new(settings.open_rate),
+            admission: Admission::new(settings.at_once),
+            is_attended: false,
             usage: Usage::new(settings.connections * number),
             is_stopping: false,
         };
@@ -77,6 +85,7 @@ impl<C: Connection> Upstream<C> {
             affinity: Affinity::of(&settings.addresses),
             alarms: (0..alarms).map(|_| Alarm::new()).collect::<Result<_, _>>()?,
             drained: Notify::new(),
+            held_back: settings.at_once.map(|_| Alarm::new()).transpose()?,
             state: Mutex::new(state),
             settings,
         }))
@@ -131,7 +140,7 @@ impl<C: Connection> Upstream<C> {
             drop(state);
             return Grant::Lease(Lease::new(Arc::clone(self), server, connection));
         }
-        if state.queue.len() >= self.settings.queue_length && !state.servers.has_parked() {
+        if state.queue.len() >= self.queue_room(&state) && !state.servers.has_parked() {
             state.usage.counts.exhausted += 1;
             state.usage.counts.waits.record(Duration::ZERO);
             return Grant::Full;
@@ -142,7 +151,36 @@ impl<C: Connection> Upstream<C> {
         if let Some(server) = state.servers.unpark() {
             self.alarms[server].ring();
         }
+        self.attend(&mut state);
         Grant::Queued(ticket, granted)
+    }
+
+    /// Tells the owner, once, that requests are held back.
+    fn attend(&self, state: &mut UpstreamState<C>) {
+        if !state.is_attended && self.holds_back(state) {
+            state.is_attended = true;
+            self.held_back.iter().for_each(Alarm::ring);
+        }
+    }
+
+    /// Most requests in the queue. Those that are held back although a connection is free do not count.
+    fn queue_room(&self, state: &UpstreamState<C>) -> usize {
+        let held = match state.admission.room(state.servers.busy()) {
+            0 => self.free(state),
+            _ => 0,
+        };
+        self.settings.queue_length + held
+    }
+
+    /// Connections that are idle, or may be opened.
+    fn free(&self, state: &UpstreamState<C>) -> usize {
+        (self.settings.connections * self.servers()).saturating_sub(state.servers.busy())
+    }
+
+    /// True if requests wait only because others compute.
+    fn holds_back(&self, state: &UpstreamState<C>) -> bool {
+        let busy = state.servers.busy();
+        !state.queue.is_empty() && state.admission.room(busy) == 0 && self.free(state) > 0
     }
 
     pub(crate) fn leave_queue(&self, ticket: u64) {
@@ -203,6 +241,9 @@ impl<C: Connection> Upstream<C> {
         for _ in 0..granted {
             self.release(server, None);
         }
+        if self.held_back.is_some() {
+            self.attend(&mut self.lock());
+        }
     }
 
     /// Grants to the queue the idle connections of this server, then new ones.
@@ -212,6 +253,27 @@ impl<C: Connection> Upstream<C> {
             self.release(server, Some(connection));
         }
         self.grant_new(server);
+    }
+}
+
+/// Requests in progress that compute, and those that wait for something, as the owner finds them.
+impl<C: Connection> Upstream<C> {
+    /// Rings when requests begin to be held back because [`at_once`](UpstreamSettings::at_once) others are in progress.
+    /// The owner then calls [`set_exempt`](Self::set_exempt) until that returns false.
+    pub fn held_back(&self) -> Option<&Alarm> {
+        self.held_back.as_ref()
+    }
+
+    /// Notes how many requests in progress do not count, and grants what that allows. False if none is held back and all
+    /// count: the alarm is set then.
+    pub fn set_exempt(self: &Arc<Self>, exempt: usize) -> bool {
+        self.lock().admission.set_exempt(exempt);
+        for server in 0..self.servers() {
+            self.grant_all(server);
+        }
+        let mut state = self.lock();
+        state.is_attended = exempt > 0 || self.holds_back(&state);
+        state.is_attended
     }
 }
 
@@ -456,6 +518,9 @@ impl<C: Connection> UpstreamState<C> {
     /// Takes a connection of the chosen server, or the right to open one.
     fn take(&mut self, excluded: &[usize], wanted: Option<usize>, runtime: Id) -> Option<(usize, Option<Pooled<C>>)> {
         self.settle();
+        if self.admission.room(self.servers.busy()) == 0 {
+            return None;
+        }
         let may_open = self.open_rate.left() > 0;
         let number = self.servers.choose(excluded, wanted, may_open)?;
         let server = &mut self.servers[number];
@@ -471,6 +536,10 @@ impl<C: Connection> UpstreamState<C> {
         if self.is_stopping || (connection.is_none() && !self.servers.can_open(server)) {
             return None;
         }
+        // The lease that is passed on counts as in progress.
+        if self.admission.room(self.servers.busy() - 1) == 0 {
+            return None;
+        }
         let servers = &self.servers;
         let fits =
             |wanted: Option<usize>| wanted.is_none_or(|wanted| wanted == server || servers[wanted].health.is_down());
@@ -478,10 +547,15 @@ impl<C: Connection> UpstreamState<C> {
         self.queue.pop(fits, is_home)
     }
 
+    /// Requests of the queue that may begin.
+    fn wanted(&self) -> usize {
+        self.queue.len().min(self.admission.room(self.servers.busy()))
+    }
+
     /// Reserves as many new connections to a server as the queue needs, and its limit and the open rate allow.
     fn reserve_new(&mut self, server: usize) -> usize {
         self.settle();
-        let most = self.queue.len().min(self.open_rate.left());
+        let most = self.wanted().min(self.open_rate.left());
         let granted = self.servers.room(server).min(most);
         self.open_rate.count(granted);
         self.servers[server].busy += granted;
@@ -494,7 +568,7 @@ impl<C: Connection> UpstreamState<C> {
     /// Reserves as many idle connections of a server as the queue needs.
     fn reserve_idle(&mut self, server: usize) -> Vec<Pooled<C>> {
         self.settle();
-        let needed = self.queue.len();
+        let needed = self.wanted();
         let found = &mut self.servers[server];
         let kept = found.idle.len().saturating_sub(needed);
         let offered = found.idle.split_off(kept);

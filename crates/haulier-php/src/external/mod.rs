@@ -90,6 +90,7 @@ fn upstream_settings(settings: &PoolSettings, external: &External) -> UpstreamSe
         server_kind: "FastCGI server",
         addresses: external.servers.clone(),
         connections: external.connections,
+        at_once: None,
         connect_timeout: external.connect_timeout,
         queue_length: settings.queue_length,
         queue_timeout: settings.queue_timeout,

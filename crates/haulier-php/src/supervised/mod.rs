@@ -4,6 +4,7 @@ mod directory;
 pub(crate) mod extension;
 mod ini_admin;
 mod master;
+mod scheduler;
 mod socket;
 mod supervisor;
 mod watcher;

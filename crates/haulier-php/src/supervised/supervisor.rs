@@ -12,6 +12,7 @@ use super::directory::{Directories, OpenDirectory};
 use super::extension;
 use super::ini_admin;
 use super::master::Starter;
+use super::scheduler::Scheduler;
 use super::socket::Socket;
 use super::watcher::Watcher;
 use crate::children;
@@ -146,6 +147,18 @@ impl Supervisor {
                 .map_err(StartError::Thread)?;
         }
         drop(tell_started);
+        if let (Some(scripts), Some(computing)) = (&shared.at_work, own.computing) {
+            let scheduler = Scheduler {
+                shared: Arc::clone(&shared),
+                scripts: Arc::clone(scripts),
+                computing,
+                orders: orders.try_clone().map_err(StartError::Thread)?,
+            };
+            thread::Builder::new()
+                .name("php-scheduler".into())
+                .spawn(move || scheduler.run())
+                .map_err(StartError::Thread)?;
+        }
         for _ in 0..shared.upstream.servers() {
             let started = started.recv();
             let started = started.unwrap_or_else(|_| Err(io::Error::other("the supervisor ended")));
@@ -182,6 +195,7 @@ fn upstream_settings(settings: &PoolSettings, own: &Supervised, sockets: &[Socke
             .map(|socket| Address::Unix(socket.path.clone()))
             .collect(),
         connections: own.workers / sockets.len(),
+        at_once: own.computing.filter(|&computing| computing < own.workers),
         connect_timeout: CONNECT_TIMEOUT,
         queue_length: settings.queue_length,
         queue_timeout: settings.queue_timeout,

@@ -10,6 +10,8 @@ mod files;
 mod options;
 #[path = "../pool/queue.rs"]
 mod queue;
+#[path = "../pool/scheduling.rs"]
+mod scheduling;
 #[path = "../pool/separate.rs"]
 mod separate;
 #[path = "../pool/status.rs"]

@@ -8,6 +8,7 @@ mod facts;
 mod health;
 mod options;
 mod queue;
+mod scheduling;
 mod scripted;
 mod separate;
 mod status;

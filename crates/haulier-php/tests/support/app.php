@@ -17,6 +17,7 @@ switch ($do) {
     case 'sleep': usleep($n * 1000); echo 'slept ', getmypid(); break;
     case 'hold': wait_for($_GET['gate']); echo 'slept ', getmypid(); break;
     case 'hold-body': echo 'first'; ob_flush(); flush(); wait_for($_GET['gate']); echo 'second'; break;
+    case 'compute': while (!file_exists($_GET['gate'])) clearstatcache(); echo 'computed'; break;
     case 'spin': set_time_limit(0); while (true); break;
     case 'slow-body': echo 'first'; ob_flush(); flush(); usleep($n * 1000); echo 'second'; break;
     case 'die-in-body': echo 'first'; ob_flush(); flush(); posix_kill(getmypid(), 9); break;

@@ -306,6 +306,7 @@ fn supervised(
     let supervised = Supervised {
         php: php.path.clone(),
         workers,
+        computing: computing(table, machine),
         shrink,
         spawn_rate: spawn_rate(table),
         recycle,
@@ -319,6 +320,13 @@ fn supervised(
         ..Supervised::from(&table.supervised)
     };
     Some((supervised, php))
+}
+
+/// Scripts that may compute at once; `None` is no limit.
+fn computing(table: &PoolTable, machine: &Machine) -> Option<usize> {
+    let written = table.supervised.computing.as_ref();
+    let most = written.map_or(machine.cores, |computing| to_usize(computing.value));
+    Some(most).filter(|&most| most > 0)
 }
 
 /// The workers that give their memory back.

@@ -27,13 +27,13 @@ const LAYERS: &[(&str, &str)] = &[
     (
         "haulier-upstream",
         "acquire checks lease+upstream servers server affinity connection load settings address health error \
-         open_rate wait_times queue alarm",
+         open_rate admission wait_times queue alarm",
     ),
     (
         "haulier-php",
         "backend pool maintenance response process_source background external supervised slow status lease \
          fastcgi_exchange handed_files shared_pool processes connection peer spawner memory recycling error stderr \
-         ended running request children settings watch shown_duration counts kept_memory trace marker",
+         ended running request at_work children settings watch shown_duration counts kept_memory trace marker",
     ),
     (
         "haulier-store",
