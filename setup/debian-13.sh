@@ -48,8 +48,11 @@ printf '#!/bin/sh\nexit 101\n' >"$root.unfinished/usr/sbin/policy-rc.d"
 chmod 755 "$root.unfinished/usr/sbin/policy-rc.d"
 echo force-unsafe-io >"$root.unfinished/etc/dpkg/dpkg.cfg.d/haulier"
 inside=$PWD/setup/inside.sh
-quietly "$inside" "$root.unfinished" apt-get -q update
-quietly "$inside" "$root.unfinished" env DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends "${packages[@]}"
+if ! (quietly "$inside" "$root.unfinished" apt-get -q update &&
+    quietly "$inside" "$root.unfinished" env DEBIAN_FRONTEND=noninteractive apt-get -q install -y --no-install-recommends "${packages[@]}"); then
+    rm -rf "$root.unfinished"
+    skip "the packages of PHP 8.4 cannot be installed in it"
+fi
 rm -rf "$root.unfinished/var/cache/apt/archives" "$root.unfinished/var/lib/apt/lists"
 printf '%s' "${packages[*]}" >"$root.unfinished/etc/haulier-packages"
 mv "$root.unfinished" "$root"

@@ -39,3 +39,6 @@ if ! command -v go >/dev/null && [ ! -x "$tools/bin/moto_server" ] && python3 -m
 fi
 want_go "a certificate authority that asks as Let's Encrypt does" pebble github.com/letsencrypt/pebble/v2/cmd/pebble@v2.10.1
 want_go "its name server" pebble-challtestsrv github.com/letsencrypt/pebble/v2/cmd/pebble-challtestsrv@v2.10.1
+
+# The workers' tests run on a newer PHP too.
+setup/debian-13.sh

@@ -269,7 +269,7 @@ async fn a_booted_script_hands_files_over_too() {
         while (frankenphp_handle_request($handle)) {}",
     );
     let pool = own_pool(&scripts, 1, |_, own| {
-        own.embedded = Some(embedded(Some(scripts.path("worker.php"))))
+        own.embedded = Some(embedded(Some(scripts.path("worker.php"))));
     });
     for _ in 0..3 {
         let booted = body(&pool, &Call::get(&scripts, "")).await;
