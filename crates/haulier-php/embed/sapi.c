@@ -108,6 +108,8 @@ static int send_head(sapi_headers_struct *headers)
 	}
 	zend_llist_position position;
 	sapi_header_struct *field;
+	zend_string *line;
+	struct opened_file named = { .descriptor = -1 };
 	int status = headers->http_response_code;
 	bool has_status = false;
 	if (status != 200) {
@@ -146,10 +148,17 @@ static int send_head(sapi_headers_struct *headers)
 			has_status = true;
 		} else if (status == 304 && is_field(field, "Content-Type:", 13)) {
 			continue;
+		} else if (named.descriptor < 0 && (line = sendfile_open(field->header, &named))) {
+			write_line(ZSTR_VAL(line), ZSTR_LEN(line));
+			zend_string_release(line);
+			continue;
 		}
 		write_line(field->header, field->header_len);
 	}
 	request_write("\r\n", 2);
+	if (named.descriptor >= 0) {
+		request_write_file(named.descriptor, 0, named.length);
+	}
 	return SAPI_HEADER_SENT_SUCCESSFULLY;
 }
 

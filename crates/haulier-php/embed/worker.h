@@ -41,6 +41,15 @@ bool sapi_write_file(int descriptor, uint64_t offset, uint64_t length);
 /* passthru.c: PHP's functions that copy a file to the output let the server send it. */
 void passthru_take_over(void);
 
+/* A file that has been opened for the response; the descriptor is -1 if there is none. */
+struct opened_file {
+	int descriptor;
+	uint64_t length;
+};
+
+/* sendfile.c: opens the file that a field of the script names. The field for the server in its place; NULL for other fields. */
+zend_string *sendfile_open(const char *field, struct opened_file *opened);
+
 /* serve.c: workers that are forked, and what each of them does. */
 ZEND_NORETURN void serve_forever(void);
 /* Waits for the next request of this worker; false if it is to end. */

@@ -441,7 +441,7 @@ impl FastCgiExchange {
         let files = self.files.as_mut().filter(|_| self.head_complete);
         let slice = files.ok_or(BadResponse::NoHead).and_then(|files| files.open(part));
         let slice = slice.map_err(AttemptError::BadResponse)?;
-        if !self.finished && !slice.is_empty() {
+        if !self.finished {
             self.body.push_file(slice);
         }
         Ok(())

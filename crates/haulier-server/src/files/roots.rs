@@ -6,8 +6,9 @@
 use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::fmt::Write as _;
+use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -140,6 +141,46 @@ impl SendRoots {
         });
         sendfile_cache.note(site, name, &sendable, || self.place(site, name));
         Ok(sendable)
+    }
+
+    /// Takes a file that PHP has opened, by its real place. `name` is the path that the script wrote.
+    pub(crate) fn adopt(&self, site: &SiteFiles, name: &[u8], file: File) -> Result<Sendable, Refused> {
+        let place = real_place_of(&file).map_err(Refused::Failed)?;
+        // A replaced root would still lead to the old directory.
+        if !self.holds(&place) {
+            self.roots().for_each(LazyRoot::renew);
+        }
+        let mut tried = String::new();
+        for root in self.roots.iter().filter_map(LazyRoot::open) {
+            let Ok(inside) = place.strip_prefix(&root.path) else {
+                continue;
+            };
+            match wrong_with(site, &rooted(inside)) {
+                Some(why) => note(&mut tried, place.as_os_str().as_bytes(), why),
+                None => {
+                    let version = Version::of_file(&file).map_err(Refused::Failed)?;
+                    let regular = Regular {
+                        file,
+                        version,
+                        real: None,
+                    };
+                    return Ok(Sendable::new(site, name, regular));
+                }
+            }
+        }
+        if tried.is_empty() {
+            note(
+                &mut tried,
+                place.as_os_str().as_bytes(),
+                "lies outside the roots of `sendfile`",
+            );
+        }
+        Err(Refused::Denied(tried))
+    }
+
+    fn holds(&self, place: &Path) -> bool {
+        let mut roots = self.roots.iter().filter_map(LazyRoot::open);
+        roots.any(|root| place.starts_with(&root.path))
     }
 
     /// Translates a path of PHP's machine to this one.
@@ -309,6 +350,11 @@ fn beneath_any<'r>(
 fn real_place(path: &Path) -> Option<PathBuf> {
     let real = path.canonicalize().ok()?;
     (real.as_os_str() != path.as_os_str()).then_some(real)
+}
+
+/// The path of an open file, without symbolic links.
+fn real_place_of(file: &File) -> io::Result<PathBuf> {
+    std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
 
 /// A directory that may be created or replaced after the start: applications make and clear theirs.

@@ -14,6 +14,8 @@ use haulier_proto::field::Fields;
 use haulier_proto::head::{Method, RequestHead};
 use haulier_proto::status;
 
+use percent_encoding::percent_decode;
+
 use crate::files::{self, Refused, Representation, Sendable, SendfileCache, SendfileName};
 use crate::site::{Site, send_token};
 use crate::thread::Thread;
@@ -22,6 +24,8 @@ use crate::thread::Thread;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Handoff<'h> {
     File(FileHandoff<'h>),
+    /// The same, opened or refused by PHP in a worker of haulier's own.
+    Opened(OpenedHandoff<'h>),
     /// X-Sendfile2: ranges of files, one after the other, as the script describes them.
     Parts(Vec<RangeHandoff<'h>>),
     /// A malformed field.
@@ -35,6 +39,17 @@ pub(super) struct FileHandoff<'h> {
     via: Via,
     /// The type follows from the name instead of PHP's default.
     by_extension: bool,
+}
+
+/// One whole file whose descriptor comes in front of the body.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct OpenedHandoff<'h> {
+    /// Percent-encoded.
+    path: &'h [u8],
+    via: Via,
+    by_extension: bool,
+    /// The reason for which PHP did not open it.
+    fault: Option<&'static str>,
 }
 
 /// A range of a file.
@@ -84,6 +99,9 @@ pub(super) fn is_buffer(orders: &Fields) -> bool {
 /// `file PATH`, or `file-by-extension PATH`; the path is percent-encoded.
 fn prelude_handoff(value: &[u8]) -> Option<Handoff<'_>> {
     let order = of_prelude(value)?;
+    if let Some(opened) = opened_handoff(order) {
+        return Some(Handoff::Opened(opened));
+    }
     let by_extension = order.strip_prefix(b"file-by-extension ");
     let path = by_extension.or_else(|| order.strip_prefix(b"file "))?;
     Some(Handoff::File(FileHandoff {
@@ -91,6 +109,31 @@ fn prelude_handoff(value: &[u8]) -> Option<Handoff<'_>> {
         via: Via::Zend,
         by_extension: by_extension.is_some(),
     }))
+}
+
+/// `opened`, `missing` or `closed`, then the way of the hand-off, then the path: from a worker of haulier's own.
+fn opened_handoff(order: &[u8]) -> Option<OpenedHandoff<'_>> {
+    let mut words = order.splitn(3, |&byte| byte == b' ');
+    let fault = match words.next()? {
+        b"opened" => None,
+        b"missing" => Some("does not exist for PHP"),
+        b"closed" => Some("may not be read by PHP (its account, `open_basedir`), or is no regular file"),
+        _ => return None,
+    };
+    let (via, by_extension) = match words.next()? {
+        b"x-sendfile" => (Via::XSendfile, false),
+        b"x-accel" => (Via::XAccel, false),
+        b"zend" => (Via::Zend, false),
+        b"zend-by-extension" => (Via::Zend, true),
+        _ => return None,
+    };
+    let path = words.next()?;
+    Some(OpenedHandoff {
+        path,
+        via,
+        by_extension,
+        fault,
+    })
 }
 
 /// The value after the token.
@@ -130,6 +173,7 @@ pub(super) fn respond(
     site: &Site,
     head: &RequestHead,
     order: &Handoff<'_>,
+    opened: Option<FileSlice>,
     status: u16,
     fields: Fields,
 ) -> Result<Response, Refused> {
@@ -137,6 +181,10 @@ pub(super) fn respond(
     let (mut response, via) = match order {
         Handoff::File(order) => (
             respond_with_file(sendfile_cache, site, head, order, status, fields)?,
+            order.via,
+        ),
+        Handoff::Opened(order) => (
+            respond_with_opened(site, head, order, opened, status, fields)?,
             order.via,
         ),
         Handoff::Parts(parts) => (
@@ -156,18 +204,53 @@ fn respond_with_file(
     head: &RequestHead,
     order: &FileHandoff<'_>,
     status: u16,
-    mut fields: Fields,
+    fields: Fields,
 ) -> Result<Response, Refused> {
     if status::is_bodiless(status) {
         return Ok(with_head(status, fields, Body::Empty));
     }
     let sendable = opened(site, order.name, sendfile_cache)?;
-    if order.via != Via::Zend {
+    Ok(send(&sendable, head, order.via, order.by_extension, status, fields))
+}
+
+/// The response with a file that PHP has opened, if one of the site's roots has it.
+fn respond_with_opened(
+    site: &Site,
+    head: &RequestHead,
+    order: &OpenedHandoff<'_>,
+    opened: Option<FileSlice>,
+    status: u16,
+    fields: Fields,
+) -> Result<Response, Refused> {
+    if status::is_bodiless(status) {
+        return Ok(with_head(status, fields, Body::Empty));
+    }
+    let path: Vec<u8> = percent_decode(order.path).collect();
+    let denied = |why: &str| Refused::Denied(format!("{} {why}", String::from_utf8_lossy(&path)));
+    if let Some(why) = order.fault {
+        return Err(denied(why));
+    }
+    let file = opened.and_then(|slice| Arc::into_inner(slice.file));
+    let (Some(file), Some(php)) = (file, &site.php) else {
+        return Err(denied("did not come from the worker"));
+    };
+    let sendable = php.send_roots.adopt(&site.files, &path, file.into_file())?;
+    Ok(send(&sendable, head, order.via, order.by_extension, status, fields))
+}
+
+fn send(
+    sendable: &Sendable,
+    head: &RequestHead,
+    via: Via,
+    by_extension: bool,
+    status: u16,
+    mut fields: Fields,
+) -> Response {
+    if via != Via::Zend {
         // It described the script's own body; `zlib.output_compression` adds it even to an empty one.
         fields.remove("Content-Encoding");
     }
-    let file = FileResponse::of_named(&sendable, fields, order.by_extension);
-    Ok(file.respond(head, status))
+    FileResponse::of_named(sendable, fields, by_extension).respond(head, status)
 }
 
 /// Opens the file that a script named.
@@ -332,14 +415,21 @@ impl Representation for FileResponse {
 
 /// The field of a hand-off, for the log.
 pub(super) fn field_of(order: &Handoff<'_>) -> &'static str {
-    match order {
-        Handoff::File(order) => match order.via {
-            Via::XAccel => "X-Accel-Redirect",
-            Via::Zend => "zend_send_file",
-            Via::XSendfile | Via::Transparent | Via::Readfile => "X-Sendfile",
-        },
-        Handoff::Parts(_) | Handoff::Malformed => "X-Sendfile2",
+    let via = match order {
+        Handoff::File(order) => order.via,
+        Handoff::Opened(order) => order.via,
+        Handoff::Parts(_) | Handoff::Malformed => return "X-Sendfile2",
+    };
+    match via {
+        Via::XAccel => "X-Accel-Redirect",
+        Via::Zend => "zend_send_file",
+        Via::XSendfile | Via::Transparent | Via::Readfile => "X-Sendfile",
     }
+}
+
+/// True if the descriptor of the file comes in front of the body.
+pub(super) fn comes_opened(order: &Handoff<'_>) -> bool {
+    matches!(order, Handoff::Opened(OpenedHandoff { fault: None, .. }))
 }
 
 #[cfg(test)]
@@ -381,6 +471,31 @@ mod tests {
         ] {
             assert_eq!(order(&parsed(&format!("{line}\r\n"))), expected, "{line}");
         }
+    }
+
+    #[test]
+    fn a_worker_of_our_own_tells_what_it_has_opened() {
+        let told = |text: &str| parsed(&format!("X-Haulier-Send: {} {text}\r\n", send_token()));
+        let opened = |path, via, by_extension, fault| {
+            Some(Handoff::Opened(OpenedHandoff {
+                path,
+                via,
+                by_extension,
+                fault,
+            }))
+        };
+        let head = told("opened x-sendfile /a%20b");
+        assert_eq!(order(&head), opened(b"/a%20b", Via::XSendfile, false, None));
+        assert!(order(&head).is_some_and(|order| comes_opened(&order)));
+        let head = told("opened zend-by-extension /a");
+        assert_eq!(order(&head), opened(b"/a", Via::Zend, true, None));
+        let head = told("missing zend /a");
+        assert_eq!(
+            order(&head),
+            opened(b"/a", Via::Zend, false, Some("does not exist for PHP"))
+        );
+        assert!(order(&head).is_some_and(|order| !comes_opened(&order)));
+        assert_eq!(order(&told("opened other /a")), None);
     }
 
     #[test]

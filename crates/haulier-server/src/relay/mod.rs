@@ -8,6 +8,7 @@ mod offload;
 
 use std::collections::BTreeSet;
 use std::error::Error;
+use std::future::poll_fn;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::Poll;
@@ -91,7 +92,7 @@ impl Relay<'_> {
         order: &handoff::Handoff<'_>,
         status: u16,
         fields: Fields,
-        body: S,
+        mut body: S,
         trace: BackendTrace,
     ) -> Response
     where
@@ -100,7 +101,12 @@ impl Relay<'_> {
         let Self {
             thread, site, request, ..
         } = self;
-        let mut response = match handoff::respond(thread, site, &request.head, order, status, fields) {
+        let opened = if handoff::comes_opened(order) {
+            first_file(&mut body).await
+        } else {
+            None
+        };
+        let mut response = match handoff::respond(thread, site, &request.head, order, opened, status, fields) {
             Ok(response) => response,
             Err(refused) => self.refuse_file(handoff::field_of(order), refused),
         };
@@ -390,6 +396,14 @@ impl ResponseDraft {
         let mut response = self.response;
         *response.head.fields_mut() = self.fields;
         response
+    }
+}
+
+/// The file that comes in front of a body.
+async fn first_file(body: &mut impl BodySource) -> Option<FileSlice> {
+    match poll_fn(|context| body.poll_piece(context)).await {
+        Ok(Some(Piece::File(slice))) => Some(slice),
+        _ => None,
     }
 }
 

@@ -2,7 +2,7 @@
 //! and no byte goes through PHP.
 
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::time::{Duration, SystemTime};
 
 use super::support::client::{Connection, Request, Response};
@@ -210,4 +210,84 @@ fn a_booted_script_passes_files_on_in_the_same_way() {
         assert_eq!(part.body, content(LENGTH)[5..10]);
     }
     assert_eq!(server.access_line_for("/page")["via"], "readfile");
+}
+
+#[test]
+fn a_file_that_a_script_names_is_opened_by_php() {
+    let file = "$file = __DIR__ . '/../private/' . ($_GET['name'] ?? 'file.bin');";
+    let mapped = "[$directory, $prefix] = explode('=', $_SERVER['HTTP_X_ACCEL_MAPPING']);
+        header('X-Accel-Redirect: ' . $prefix . substr(realpath($file), strlen($directory)));";
+    let site = site(Php::Embedded)
+        .php(
+            "named.php",
+            &format!("{file} header('X-Sendfile: ' . $file); echo 'dropped';"),
+        )
+        .php("mapped.php", &format!("{file} {mapped}"))
+        .php("zend.php", &format!("{file} zend_send_file($file);"))
+        .php(
+            "guarded.php",
+            &format!("{file} ini_set('open_basedir', __DIR__); header('X-Sendfile: ' . $file);"),
+        )
+        .php("passwd.php", "header('X-Sendfile: /etc/passwd');");
+    let private = site.writable("private");
+    for (name, content) in [
+        ("empty.bin", ""),
+        ("a b.bin", "blank"),
+        (".hidden", "dotfile"),
+        ("closed.bin", "closed"),
+    ] {
+        write_old(&private.join(name), content.as_bytes());
+    }
+    fs::set_permissions(private.join("closed.bin"), fs::Permissions::from_mode(0o600)).expect("ours");
+    let server = site
+        .config(&format!("[site.test.sendfile]\nroots = [{private:?}]"))
+        .start();
+    for (target, via) in [
+        ("/named.php", "x-sendfile"),
+        ("/mapped.php", "x-accel"),
+        ("/zend.php", "zend"),
+    ] {
+        let whole = server.get(target).expect(200);
+        assert!(whole.body == content(LENGTH), "{target}");
+        assert_eq!(whole.field("Content-Length"), Some("500000"));
+        assert_eq!(whole.field("X-Haulier-Send"), None);
+        let etag = whole.field("ETag").expect("of the file").to_owned();
+        let head = server.ask(&Request::head(target)).expect(200);
+        assert_eq!(
+            (head.field("Content-Length"), head.field("ETag")),
+            (Some("500000"), Some(&*etag))
+        );
+        let part = server.ask(&Request::get(target).with("Range", "bytes=5-9")).expect(206);
+        assert_eq!(part.body, content(LENGTH)[5..10]);
+        server
+            .ask(&Request::get(target).with("If-None-Match", &etag))
+            .expect(304);
+        let line = server.access_line_for(target);
+        assert_eq!(
+            (line["handler"].as_str(), line["via"].as_str()),
+            (Some("handed"), Some(via))
+        );
+        let empty = server.get(&format!("{target}?name=empty.bin")).expect(200);
+        assert_eq!(
+            (empty.field("Content-Length"), empty.body.len()),
+            (Some("0"), 0),
+            "{target}"
+        );
+    }
+    assert_eq!(server.get("/named.php?name=a%2520b.bin").expect(200).text(), "blank");
+    for (target, why) in [
+        ("/guarded.php", "file.bin may not be read by PHP"),
+        ("/named.php?name=closed.bin", "closed.bin may not be read by PHP"),
+        ("/named.php?name=missing.bin", "missing.bin does not exist for PHP"),
+        ("/named.php?name=.hidden", ".hidden is a dotfile"),
+        ("/passwd.php", "/etc/passwd lies outside the roots"),
+    ] {
+        server.get(target).expect(404);
+        server.wait_for_line(why);
+    }
+    let open = || {
+        let all = descriptors(server.pid());
+        all.iter().filter(|name| name.contains("/private/")).count()
+    };
+    wait_until("closed files", || open() == 0);
 }
