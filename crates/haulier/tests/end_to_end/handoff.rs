@@ -374,7 +374,9 @@ fn parts_of_files_follow_each_other() {
 
 #[test]
 fn what_lies_outside_or_is_no_plain_file_is_404_and_said_in_the_log() {
+    // Here haulier opens the file by its name; `passthru` has the same for PHP.
     let site = site()
+        .run_by(Php::Cgi)
         .php("private.php", "echo 'source';")
         .link("out.bin", "/etc/passwd")
         .file(".env", "SECRET=1");
@@ -545,7 +547,8 @@ fn a_script_that_goes_on_does_not_keep_the_client_waiting() {
 /// From its second time on a file stays open: whatever happens to it, nobody may notice.
 #[test]
 fn a_file_handed_off_again_and_again_is_the_one_that_is_there() {
-    let site = site();
+    // Here haulier opens the file by its name, and may keep it open.
+    let site = site().run_by(Php::Cgi);
     let directory = site.root().with_file_name("private");
     let (file, other) = (directory.join("again.bin"), directory.join("other.bin"));
     let secret = directory.with_file_name("secret");
