@@ -2,7 +2,7 @@
 //!
 //! A body without pauses is held until it is complete and coded whole, which takes less time and fewer bytes. A body
 //! with pauses or flushes, or too long to be held, is coded piece by piece, each readable at once. A coder lives as
-//! long as its source, so there are never more coders than workers.
+//! long as its source, so there are never more coders than workers, besides those of files that workers handed over.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -19,7 +19,7 @@ use haulier_proto::accept::Accepted;
 use haulier_proto::copy;
 use haulier_proto::field::Fields;
 use haulier_proto::head::RequestHead;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::codec::{self, CodecError, Dictionary, Encoder};
 use super::file::CoderPermit;
@@ -146,6 +146,12 @@ async fn hold<S: BodySource>(
     // Reserved for the longest body, so that nothing is moved; untouched memory costs nothing.
     held.reserve(MOST_FOR_CODING + LONGEST_PIECE);
     loop {
+        if input.needs_turn() {
+            held.shrink_to_fit();
+            input.turn = take_turn().await;
+            held.reserve(MOST_FOR_CODING + LONGEST_PIECE);
+            hold = Hold::for_coding(clock::now());
+        }
         let before = held.len();
         let wait = hold.wait(clock::now());
         match tokio::time::timeout(wait, input.next_into(held)).await {
@@ -224,6 +230,15 @@ impl BodyCoder {
     }
 }
 
+/// Files that are coded at a time. A worker that hands its file over is free at once, so the number of workers does not
+/// limit them; each coder holds up to a megabyte.
+const FILES_AT_ONCE: usize = 16;
+static FILES_AT_WORK: Semaphore = Semaphore::const_new(FILES_AT_ONCE);
+
+async fn take_turn() -> Option<SemaphorePermit<'static>> {
+    FILES_AT_WORK.acquire().await.ok()
+}
+
 /// The uncoded body.
 struct Input<'s, S> {
     source: &'s mut S,
@@ -231,6 +246,8 @@ struct Input<'s, S> {
     ahead: VecDeque<Bytes>,
     /// The rest of a piece that is in a file; it comes next.
     file: Option<FileSlice>,
+    /// One of [`FILES_AT_ONCE`], while the file is read.
+    turn: Option<SemaphorePermit<'static>>,
     /// Announced bytes that have not come yet.
     announced: Option<u64>,
 }
@@ -249,6 +266,7 @@ impl<'s, S: BodySource> Input<'s, S> {
             source,
             ahead: VecDeque::new(),
             file: None,
+            turn: None,
         }
     }
 
@@ -316,11 +334,19 @@ impl<'s, S: BodySource> Input<'s, S> {
         Ok(self.counted(bytes))
     }
 
+    /// True if a file comes next and may not be read yet.
+    fn needs_turn(&self) -> bool {
+        self.file.is_some() && self.turn.is_none()
+    }
+
     /// The next part of the file that is read, at most [`TURN`] bytes. A blocking thread waits for the disk.
     async fn next_of_file(&mut self) -> Result<Option<Bytes>, BrokenBody> {
         let Some(slice) = self.file.as_mut().filter(|slice| !slice.is_empty()) else {
             return Ok(None);
         };
+        if self.turn.is_none() {
+            self.turn = take_turn().await;
+        }
         let mut part = vec![0; slice.len().min(TURN as u64) as usize];
         let mut read = slice.read_now(&mut part, false);
         if let ReadNow::Cold = read {
@@ -336,7 +362,7 @@ impl<'s, S: BodySource> Input<'s, S> {
         slice.range.start += length as u64;
         part.truncate(length);
         if slice.is_empty() {
-            self.file = None;
+            (self.file, self.turn) = (None, None);
         }
         Ok(Some(part.into()))
     }
